@@ -1,0 +1,98 @@
+package guest
+
+import (
+	"io"
+	"time"
+)
+
+// Command describes one process to start inside a sandbox.
+//
+// What runs depends on Args and Script: Args is run as it is; Script is handed
+// to the user's login shell with -c, as sshd does with a remote command; with
+// neither, the user's login shell is started as a login shell.
+type Command struct {
+	// ID names the process for Attach, Signal and List; unique within the
+	// sandbox, chosen by the host. Starting an id that exists is an error.
+	ID string `json:"id"`
+	// Label is free text that List returns (a session's name, a door).
+	Label string `json:"label,omitempty"`
+
+	Args   []string `json:"args,omitempty"`
+	Script string   `json:"script,omitempty"`
+
+	// Env is added to the base environment of the user ("KEY=value"; later
+	// entries win). HOME, USER, LOGNAME, SHELL and PATH are set by the guest.
+	Env []string `json:"env,omitempty"`
+	// Dir is the working directory; relative paths resolve against the
+	// workspace, and empty means the workspace. If the directory does not
+	// exist the start fails and says so.
+	Dir string `json:"dir,omitempty"`
+	// User is a name or numeric id inside the sandbox; empty means root.
+	User string `json:"user,omitempty"`
+	// TTY asks for a pseudo terminal; nil means pipes. With a terminal there
+	// is no separate standard error.
+	TTY *TTY `json:"tty,omitempty"`
+	// NoStdin gives the process an empty standard input (/dev/null).
+	NoStdin bool `json:"noStdin,omitempty"`
+}
+
+// TTY describes a pseudo terminal.
+type TTY struct {
+	Term string `json:"term,omitempty"` // value of TERM
+	Size Size   `json:"size"`
+	// Modes are the encoded terminal modes of RFC 4254 section 8, opcode to
+	// value; unknown opcodes are ignored.
+	Modes map[uint8]uint32 `json:"modes,omitempty"`
+}
+
+// Size is a terminal size in characters. A zero dimension means unchanged.
+type Size struct {
+	Rows uint16 `json:"rows"`
+	Cols uint16 `json:"cols"`
+}
+
+// Output says where a process's output goes. A nil writer discards. The
+// writers are called from one goroutine, in the order the guest saw the bytes;
+// a writer that blocks holds back this process alone. After a writer has
+// returned an error it is not called again and its stream is discarded.
+type Output struct {
+	Stdout io.Writer
+	Stderr io.Writer
+}
+
+// Exit is how a process ended: by Code, or by Signal when that is not empty.
+type Exit struct {
+	Code       int    `json:"code"`
+	Signal     string `json:"signal,omitempty"` // without "SIG": "TERM", "KILL", "SEGV"
+	CoreDumped bool   `json:"coreDumped,omitempty"`
+}
+
+// Status is the shell's view of the exit: the code, or 128 plus the number of
+// the signal.
+func (e Exit) Status() int {
+	if e.Signal == "" {
+		return e.Code
+	}
+	return 128 + signalNumber(e.Signal)
+}
+
+// Info is what List tells about a process that the guest keeps.
+type Info struct {
+	ID       string    `json:"id"`
+	Label    string    `json:"label,omitempty"`
+	PID      int       `json:"pid"`
+	TTY      bool      `json:"tty,omitempty"`
+	Attached int       `json:"attached"` // streams reading its output now
+	Started  time.Time `json:"started"`
+	Exited   bool      `json:"exited,omitempty"`
+	Exit     Exit      `json:"exit"`
+	Title    string    `json:"title,omitempty"` // what it runs, for a person
+}
+
+// Hello is what the guest says about itself and the sandbox when a connection
+// opens.
+type Hello struct {
+	Protocol int    `json:"protocol"`
+	Version  string `json:"version"`
+	BootID   string `json:"bootId"` // changes when PID 1 was started anew
+}
