@@ -1,0 +1,207 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/sandgate/sandgate/sandbox/driver"
+	"github.com/sandgate/sandgate/sandbox/fault"
+)
+
+// Labels on what the driver makes.
+const (
+	labelState  = "sandgate.state"  // the state folder it belongs to
+	labelID     = "sandgate.id"     // the sandbox
+	labelLabels = "sandgate.labels" // driver.Spec.Labels, as JSON
+	labelLayers = "sandgate.layers" // the directories an image was made from
+	labelGuest  = "sandgate.guest"  // the program a volume holds
+)
+
+// settleTime bounds what has to be finished after the caller has given up.
+const settleTime = time.Minute
+
+// Create implements driver.Driver.
+func (d *Driver) Create(ctx context.Context, s driver.Spec) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	if err := d.checkSupport(ctx, s); err != nil {
+		return err
+	}
+	unlock, err := d.locks.lock(ctx, s.ID)
+	if err != nil {
+		return fault.From(err)
+	}
+	defer unlock()
+
+	d.setHalfway(s.ID, true)
+	defer d.setHalfway(s.ID, false)
+	if err := d.claim(s.ID); err != nil {
+		return err
+	}
+	if err := d.build(ctx, s); err != nil {
+		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+		defer cancel()
+		if rerr := d.removeParts(settle, s.ID); rerr != nil {
+			d.log.Error("a sandbox that could not be made is not all gone", "sandbox", s.ID, "error", rerr)
+		}
+		return err
+	}
+	return nil
+}
+
+func (d *Driver) setHalfway(id string, on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if on {
+		d.halfway[id] = true
+	} else {
+		delete(d.halfway, id)
+	}
+}
+
+func (d *Driver) isHalfway(id string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.halfway[id]
+}
+
+// claim takes the id, for this process and for any other on the folder.
+func (d *Driver) claim(id string) error {
+	f, err := os.OpenFile(d.record(id), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fault.New(fault.Exists, "sandbox %s exists", id).About("sandbox")
+	case err != nil:
+		return fault.Wrap(err, fault.Internal, "the state folder cannot be written")
+	}
+	return f.Close()
+}
+
+func (d *Driver) record(id string) string { return filepath.Join(d.dir, id) }
+
+// container is the name of a sandbox's container.
+func (d *Driver) container(id string) string { return "sandgate-" + d.state + "-" + id }
+
+// owned filters for what belongs to a sandbox, or to any for an empty id.
+func (d *Driver) owned(id string) client.Filters {
+	f := make(client.Filters).Add("label", labelState+"="+d.state)
+	if id != "" {
+		f.Add("label", labelID+"="+id)
+	}
+	return f
+}
+
+// build makes image, volumes and container.
+func (d *Driver) build(ctx context.Context, s driver.Spec) error {
+	image, err := d.image(ctx, s.ID, s.Rootfs)
+	if err != nil {
+		return err
+	}
+	labels, err := json.Marshal(s.Labels)
+	if err != nil {
+		return fmt.Errorf("write labels: %w", err)
+	}
+	hostname := s.Hostname
+	if hostname == "" {
+		hostname = s.ID
+	}
+	cfg := &container.Config{
+		Image: image, Hostname: hostname,
+		Entrypoint: []string{driver.GuestPath, "init"},
+		Env:        s.Guest.Env,
+		User:       "0:0", WorkingDir: "/", StopSignal: "SIGTERM",
+		Labels: map[string]string{labelState: d.state, labelID: s.ID, labelLabels: string(labels)},
+	}
+	host := hostConfig(s.Limits)
+	if s.Limits.DiskBytes > 0 {
+		host.StorageOpt = map[string]string{"size": strconv.FormatInt(s.Limits.DiskBytes, 10)}
+	}
+	program, err := d.guestMount(ctx, image, s.Guest)
+	if err != nil {
+		return err
+	}
+	views, err := d.hostDirMounts(ctx, s)
+	if err != nil {
+		return err
+	}
+	host.Mounts = append(views, program)
+	if err := ctx.Err(); err != nil {
+		return fault.From(err)
+	}
+	// From here on it is a matter of milliseconds, and a request that is cut
+	// off may or may not leave a container: it is not cut off.
+	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	made, err := d.cli.ContainerCreate(settle, client.ContainerCreateOptions{Name: d.container(s.ID), Config: cfg, HostConfig: host})
+	switch {
+	case errdefs.IsConflict(err):
+		return fault.Wrap(err, fault.Exists, "sandbox %s exists", s.ID).About("sandbox")
+	case err != nil:
+		return d.engineError(settle, err, "make the container")
+	}
+	for _, w := range made.Warnings {
+		d.log.Warn("the engine makes a sandbox with a warning", "sandbox", s.ID, "warning", w)
+	}
+	return nil
+}
+
+// Remove implements driver.Driver.
+func (d *Driver) Remove(ctx context.Context, id string) error {
+	if !driver.ValidID(id) {
+		return nil
+	}
+	unlock, err := d.locks.lock(ctx, id)
+	if err != nil {
+		return fault.From(err)
+	}
+	defer unlock()
+	d.setHalfway(id, true)
+	defer d.setHalfway(id, false)
+	return d.removeParts(ctx, id)
+}
+
+// removeParts removes whatever there is of a sandbox, its record last, so that
+// what is left of an attempt is found again.
+func (d *Driver) removeParts(ctx context.Context, id string) error {
+	d.cutStreams(id)
+	_, err := d.cli.ContainerRemove(ctx, d.container(id), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	if errdefs.IsConflict(err) { // "removal is already in progress"
+		err = d.awaitRemoved(ctx, id)
+	}
+	if err != nil && !errdefs.IsNotFound(err) {
+		return d.engineError(ctx, err, "remove the container")
+	}
+	if err := d.removeVolumes(ctx, id); err != nil {
+		return err
+	}
+	if err := d.removeImage(ctx, d.onceImage(id)); err != nil {
+		return err
+	}
+	if err := os.Remove(d.record(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fault.Wrap(err, fault.Internal, "the state folder cannot be written")
+	}
+	return nil
+}
+
+// awaitRemoved waits for a removal that somebody else began.
+func (d *Driver) awaitRemoved(ctx context.Context, id string) error {
+	w := d.cli.ContainerWait(ctx, d.container(id), client.ContainerWaitOptions{Condition: container.WaitConditionRemoved})
+	select {
+	case <-w.Result:
+		return nil
+	case err := <-w.Error:
+		return err
+	}
+}

@@ -1,0 +1,142 @@
+package docker
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+
+	"github.com/sandgate/sandgate/sandbox/driver"
+	"github.com/sandgate/sandgate/sandbox/fault"
+)
+
+// Repositories of the images this driver makes. The tag of a layer image is
+// the state folder and the digest, that of a single-use image the state folder
+// and the sandbox.
+const (
+	layerRepository = "sandgate/layer"
+	onceRepository  = "sandgate/once"
+)
+
+var digestPattern = regexp.MustCompile(`\Asha256:[0-9a-f]{64}\z`)
+
+// image returns the name of an image of the layers, importing it where the
+// engine does not have it. Imports of one digest wait for each other; when a
+// second server imports the same at the same time, the later name wins and
+// both are the same.
+func (d *Driver) image(ctx context.Context, id string, r driver.Rootfs) (string, error) {
+	if r.Digest == "" {
+		ref := d.onceImage(id)
+		return ref, d.importImage(ctx, ref, map[string]string{labelState: d.state, labelID: id}, r.Layers)
+	}
+	if !digestPattern.MatchString(r.Digest) {
+		return "", fault.InvalidField("layer digest", "%.80q is not sha256: and 64 hexadecimal digits", r.Digest)
+	}
+	ref := layerRepository + ":" + d.state + "-" + strings.TrimPrefix(r.Digest, "sha256:")
+	unlock, err := d.images.lock(ctx, ref)
+	if err != nil {
+		return "", fault.From(err)
+	}
+	defer unlock()
+	_, err = d.cli.ImageInspect(ctx, ref)
+	if err == nil {
+		return ref, nil
+	}
+	if !errdefs.IsNotFound(err) {
+		return "", d.engineError(ctx, err, "look for an image")
+	}
+	labels := map[string]string{labelState: d.state, labelLayers: encodePaths(r.Layers)}
+	return ref, d.importImage(ctx, ref, labels, r.Layers)
+}
+
+// encodePaths writes paths so that they survive a LABEL instruction, in which
+// dollars and quotes mean something.
+func encodePaths(layers []string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join(layers, "\x00")))
+}
+
+func decodePaths(label string) []string {
+	b, err := base64.RawURLEncoding.DecodeString(label)
+	if err != nil || len(b) == 0 {
+		return nil
+	}
+	return strings.Split(string(b), "\x00")
+}
+
+func (d *Driver) onceImage(id string) string { return onceRepository + ":" + d.state + "-" + id }
+
+// importImage streams the merged layers to the engine.
+func (d *Driver) importImage(ctx context.Context, ref string, labels map[string]string, layers []string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pr, pw := io.Pipe()
+	wrote := make(chan error, 1)
+	go func() {
+		err := writeTar(ctx, pw, layers)
+		pw.CloseWithError(err) // the engine drops what it got so far
+		wrote <- err
+	}()
+	err := d.sendImage(ctx, pr, ref, labels)
+	pr.CloseWithError(errors.New("the import has ended")) // unblocks the writer
+	// Why the writer stopped is the better answer, unless it is because the
+	// engine did.
+	if werr := <-wrote; werr != nil {
+		if f, ok := errors.AsType[*fault.Error](werr); ok {
+			return f
+		}
+		if errors.As(werr, new(*os.PathError)) {
+			return fault.Wrap(werr, fault.Invalid, "a layer of the root filesystem cannot be read")
+		}
+	}
+	if err == nil || errors.As(err, new(*fault.Error)) {
+		return err
+	}
+	return d.engineError(ctx, err, "import an image")
+}
+
+func (d *Driver) sendImage(ctx context.Context, tar io.Reader, ref string, labels map[string]string) error {
+	var changes []string
+	for k, v := range labels {
+		changes = append(changes, fmt.Sprintf("LABEL %s=%q", k, v))
+	}
+	progress, err := d.cli.ImageImport(ctx, client.ImageImportSource{Source: tar, SourceName: "-"}, ref, client.ImageImportOptions{
+		Message: "layers of a sandgate sandbox", Changes: changes,
+	})
+	if err != nil {
+		return err
+	}
+	defer progress.Close()
+	// The status was sent before the work: how it went is in the body.
+	for dec := json.NewDecoder(progress); ; {
+		var line struct {
+			Error string `json:"error"`
+		}
+		err := dec.Decode(&line)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the progress: %w", err)
+		}
+		if line.Error != "" {
+			return errors.New(line.Error)
+		}
+	}
+}
+
+// removeImage forgets an image that only this sandbox used.
+func (d *Driver) removeImage(ctx context.Context, ref string) error {
+	_, err := d.cli.ImageRemove(ctx, ref, client.ImageRemoveOptions{PruneChildren: true, Force: true})
+	if err != nil && !errdefs.IsNotFound(err) {
+		return d.engineError(ctx, err, "remove an image")
+	}
+	return nil
+}
