@@ -1,0 +1,208 @@
+package sandbox
+
+import (
+	"context"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sandgate/sandgate/sandbox/driver"
+	"github.com/sandgate/sandgate/sandbox/fault"
+	"github.com/sandgate/sandgate/sandbox/guest"
+)
+
+// Create makes a sandbox and returns when it is up: the record, then the
+// driver's sandbox, then its guest, then the files. If a step fails or ctx
+// ends, all of it is taken back and only a record of the failure stays.
+func (a *Actor) Create(ctx context.Context, r CreateRequest) (Created, error) {
+	e := a.e
+	if err := r.validate(e.caps); err != nil {
+		return Created{}, err
+	}
+	if a.who.ID == "" {
+		return Created{}, fault.New(fault.Denied, "sandboxes can be made by a known principal only")
+	}
+	if err := a.roomForOne(ctx); err != nil {
+		return Created{}, err
+	}
+	if r.Name != "" {
+		if err := a.nameFree(ctx, r.Name); err != nil {
+			return Created{}, err
+		}
+	}
+	want := r.Runtime
+	if want == "" {
+		want = r.RuntimeID
+	}
+	if want == "" {
+		want = e.cfg.DefaultRuntime
+	}
+	progress := r.Progress
+	if progress == nil {
+		progress = func(string) {}
+	}
+	rt, rootfs, err := e.cfg.Images.Provide(ctx, want, progress)
+	if err != nil {
+		return Created{}, err
+	}
+
+	now := e.cfg.Now()
+	s := Sandbox{
+		ID: e.cfg.NewID(prefixSandbox), Name: r.Name, Description: r.Description, Mode: r.Mode,
+		Status: Creating, Owner: a.who.ID, Project: r.Project, Org: r.Org, Driver: e.cfg.Driver.Name(),
+		Runtime: RuntimeRef{ID: rt.ID, Name: rt.Name, IconURL: rt.IconURL, BrandColor: rt.BrandColor, Tags: rt.Tags, Source: rt.Source, Digest: rootfs.Digest},
+		Limits:  r.Limits.withDefaults(e.cfg.DefaultLimits, e.caps), Env: r.Env, Metadata: r.Metadata,
+		Timeouts: r.Timeouts, Command: r.Command, Guest: e.cfg.GuestDigest,
+		CreatedAt: now, UpdatedAt: now, ActiveAt: now,
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	unlock, err := e.locks.lock(ctx, s.ID)
+	if err != nil {
+		return Created{}, err
+	}
+	defer unlock()
+	e.setCreating(s.ID, cancel)
+	defer e.setCreating(s.ID, nil)
+
+	if err := e.cfg.Store.CreateSandbox(ctx, s, e.event(s.ID, EventCreate, a.who.ID, map[string]any{"runtime": rt.Name, "mode": string(r.Mode), "name": r.Name})); err != nil {
+		return Created{}, err
+	}
+	e.pulse.beat()
+	if err := e.boot(ctx, s, rootfs, r.Files); err != nil {
+		e.abortCreate(s.ID, err)
+		return Created{}, err
+	}
+	s, err = e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) {
+		return []Event{e.event(s.ID, EventLifecycleStarted, a.who.ID, nil)}, s.moveTo(Idle, "")
+	})
+	if err != nil {
+		e.abortCreate(s.ID, err)
+		return Created{}, err
+	}
+	e.watch(s.ID)
+	done := Created{Sandbox: s}
+	if r.Mode != Oneshot {
+		return done, nil
+	}
+	x, err := e.execute(ctx, s, ExecRequest{Command: r.Command, Timeout: r.Timeouts.Execution, Stdin: r.Stdin}, a.who.ID)
+	if err != nil {
+		cleanup, stop := context.WithTimeout(context.WithoutCancel(ctx), e.cleanupTime())
+		defer stop()
+		if derr := e.destroyLocked(cleanup, s.ID, Failed, fault.From(err).Error(), "system"); derr != nil {
+			e.cfg.Log.Warn("remove a sandbox whose command did not start", "sandbox", s.ID, "err", derr)
+		}
+		return Created{}, err
+	}
+	done.Execution = &x
+	if done.Sandbox, err = e.cfg.Store.Sandbox(ctx, s.ID); err != nil {
+		return Created{}, err
+	}
+	return done, nil
+}
+
+// roomForOne refuses a member who has as many sandboxes as one may.
+func (a *Actor) roomForOne(ctx context.Context) error {
+	if a.who.IsAdmin() {
+		return nil
+	}
+	_, n, err := a.e.cfg.Store.Sandboxes(ctx, SandboxFilter{Owner: a.who.ID, LiveOnly: true, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if n >= a.e.cfg.MaxPerMember {
+		return fault.New(fault.Exhausted, "you have %d sandboxes, as many as one may; delete one first", n).About("sandbox")
+	}
+	return nil
+}
+
+// nameFree refuses a name early, before anything long is begun. The store
+// decides for good when the record is written.
+func (a *Actor) nameFree(ctx context.Context, name string) error {
+	_, n, err := a.e.cfg.Store.Sandboxes(ctx, SandboxFilter{Owner: a.who.ID, Name: name, LiveOnly: true, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		return &fault.Error{Code: fault.Exists, Kind: "sandbox", Field: "name", Message: "you have a sandbox named " + name + " already; choose another name or delete it"}
+	}
+	return nil
+}
+
+// boot makes and starts the driver's sandbox and writes the files.
+func (e *Engine) boot(ctx context.Context, s Sandbox, rootfs Rootfs, files []File) error {
+	host := s.Name
+	if host == "" {
+		host = strings.ReplaceAll(s.ID, "_", "-")
+	}
+	spec := driver.Spec{
+		ID: s.ID, Hostname: host, Rootfs: rootfs, Guest: e.cfg.Guest,
+		Limits: driver.Limits{MemoryBytes: s.Limits.MemoryBytes, CPUMillis: s.Limits.CPUMillis, DiskBytes: s.Limits.DiskBytes, Processes: s.Limits.Processes},
+		Labels: map[string]string{"owner": s.Owner},
+	}
+	if err := e.cfg.Driver.Create(ctx, spec); err != nil {
+		return err
+	}
+	if err := e.cfg.Driver.Start(ctx, s.ID); err != nil {
+		return err
+	}
+	conn, err := e.conns.get(ctx, s.ID)
+	if err != nil {
+		return err
+	}
+	return writeFiles(ctx, conn, files)
+}
+
+func writeFiles(ctx context.Context, conn *guest.Conn, files []File) error {
+	for _, f := range files {
+		mode := fs.FileMode(f.Mode)
+		if mode == 0 {
+			mode = 0o644
+		}
+		if err := conn.WriteFile(ctx, f.Path, mode, strings.NewReader(string(f.Content))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// abortCreate takes back what boot has made and records why.
+func (e *Engine) abortCreate(id string, cause error) {
+	ctx, cancel := context.WithTimeout(context.Background(), e.cleanupTime())
+	defer cancel()
+	e.conns.drop(id)
+	if err := e.cfg.Driver.Remove(ctx, id); err != nil {
+		e.cfg.Log.Error("remove a sandbox that could not be made", "sandbox", id, "err", err)
+	}
+	reason := fault.From(cause).Error()
+	_, err := e.update(ctx, id, func(s *Sandbox) ([]Event, error) {
+		s.EndedAt = e.cfg.Now()
+		return []Event{e.event(id, EventLifecycleFailed, "system", map[string]any{"reason": reason})}, s.moveTo(Failed, reason)
+	})
+	if err != nil {
+		e.cfg.Log.Error("record a sandbox that could not be made", "sandbox", id, "err", err)
+	}
+	e.cfg.Log.Warn("create sandbox", "sandbox", id, "err", cause, "cause", fault.From(cause).Cause)
+}
+
+// setCreating registers how to call off a creation; nil unregisters.
+func (e *Engine) setCreating(id string, cancel context.CancelFunc) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if cancel == nil {
+		delete(e.creating, id)
+		return
+	}
+	e.creating[id] = cancel
+}
+
+// environment is what a process in the sandbox gets besides the guest's base.
+func (s *Sandbox) environment(extra []string) []string {
+	env := make([]string, 0, len(s.Env)+len(extra)+1)
+	env = append(env, "SANDGATE_SANDBOX="+s.ID)
+	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
+		env = append(env, k+"="+s.Env[k])
+	}
+	return append(env, extra...)
+}

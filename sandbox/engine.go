@@ -1,0 +1,163 @@
+package sandbox
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/sandgate/sandgate/keys"
+	"github.com/sandgate/sandgate/sandbox/driver"
+	"github.com/sandgate/sandgate/sandbox/fault"
+)
+
+// Config is what an Engine is made of. Driver, Store, Images, Guest and
+// OutputDir are required.
+type Config struct {
+	Driver driver.Driver
+	Store  Store
+	Images RootfsProvider
+	// Guest is the program new sandboxes get as PID 1; GuestDigest names it.
+	Guest       driver.Guest
+	GuestDigest string
+	// OutputDir keeps what executions print, one folder each.
+	OutputDir string
+
+	// DefaultRuntime is used when a request names none.
+	DefaultRuntime string
+	// DefaultLimits apply to fields a request leaves zero, where the driver
+	// can enforce them.
+	DefaultLimits Limits
+	// ExecTimeout ends executions that set no timeout of their own; default 5m.
+	ExecTimeout time.Duration
+	// OutputCap is how many bytes of each output stream of an execution are
+	// kept; default 16 MiB.
+	OutputCap int64
+	// MaxPerMember bounds the live sandboxes of one member; default 100.
+	MaxPerMember int
+	// StopGrace is how long processes have to end when a sandbox is deleted.
+	StopGrace time.Duration
+
+	Now   func() time.Time
+	NewID func(prefix string) string
+	Log   *slog.Logger
+}
+
+// Engine holds the state machine of all sandboxes of one server. It is safe
+// for concurrent use. Use [Engine.As] to do anything with it.
+type Engine struct {
+	cfg   Config
+	caps  driver.Capabilities
+	locks keyedMutex
+	conns *connPool
+	pulse *pulse
+
+	// ctx ends everything that runs in the background; tasks counts it.
+	ctx    context.Context
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+
+	mu       sync.Mutex
+	active   map[string]*runningExec // by execution id
+	busy     map[string]string       // sandbox id → execution id that holds it
+	creating map[string]context.CancelFunc
+	activity map[string]*activity // by sandbox id
+	watched  map[string]bool
+	unsaved  map[string]func(*Execution) // ends of executions the store has not taken yet
+}
+
+// NewEngine makes an Engine. Nothing happens until Reconcile or an operation.
+func NewEngine(ctx context.Context, cfg Config) (*Engine, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.NewID == nil {
+		cfg.NewID = NewID
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.ExecTimeout == 0 {
+		cfg.ExecTimeout = 5 * time.Minute
+	}
+	if cfg.OutputCap == 0 {
+		cfg.OutputCap = 16 << 20
+	}
+	if cfg.MaxPerMember == 0 {
+		cfg.MaxPerMember = 100
+	}
+	if cfg.DefaultRuntime == "" {
+		cfg.DefaultRuntime = "base:latest"
+	}
+	caps, err := cfg.Driver.Capabilities(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.OutputDir, 0o700); err != nil {
+		return nil, fault.Wrap(err, fault.Unavailable, "cannot make the folder %s", cfg.OutputDir)
+	}
+	e := &Engine{
+		cfg: cfg, caps: caps, pulse: newPulse(),
+		active: map[string]*runningExec{}, busy: map[string]string{},
+		creating: map[string]context.CancelFunc{}, activity: map[string]*activity{}, watched: map[string]bool{},
+		unsaved: map[string]func(*Execution){},
+	}
+	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	e.conns = newConnPool(cfg.Driver)
+	return e, nil
+}
+
+// As binds the engine to a principal. All that can be done is done by an Actor.
+func (e *Engine) As(p keys.Principal) *Actor { return &Actor{e: e, who: p} }
+
+// Capabilities tells what the driver can do on this host.
+func (e *Engine) Capabilities() driver.Capabilities { return e.caps }
+
+// Run does the engine's standing work until ctx ends: it enforces the idle
+// timeouts. Call Reconcile first.
+func (e *Engine) Run(ctx context.Context) error {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			e.ReapIdle(ctx)
+		}
+	}
+}
+
+// Close stops what the engine does in the background and waits for it. The
+// sandboxes and everything in them go on.
+func (e *Engine) Close() error {
+	e.cancel()
+	e.conns.closeAll()
+	e.tasks.Wait()
+	return nil
+}
+
+// background runs f until it returns; Close waits for it.
+func (e *Engine) background(f func(ctx context.Context)) {
+	e.tasks.Go(func() { f(e.ctx) })
+}
+
+// update changes a record, notes the events and wakes whoever waits for it.
+func (e *Engine) update(ctx context.Context, id string, change func(*Sandbox) ([]Event, error)) (Sandbox, error) {
+	s, err := e.cfg.Store.UpdateSandbox(ctx, id, func(s *Sandbox) ([]Event, error) {
+		evs, err := change(s)
+		if err == nil {
+			s.UpdatedAt = e.cfg.Now()
+		}
+		return evs, err
+	})
+	if err == nil {
+		e.pulse.beat()
+	}
+	return s, err
+}
+
+func (e *Engine) event(sandboxID string, t EventType, principal string, data map[string]any) Event {
+	return Event{ID: e.cfg.NewID(prefixEvent), SandboxID: sandboxID, Type: t, Principal: principal, Data: data, At: e.cfg.Now()}
+}

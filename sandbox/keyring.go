@@ -1,0 +1,230 @@
+package sandbox
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sandgate/sandgate/keys"
+	"github.com/sandgate/sandgate/sandbox/fault"
+)
+
+// unknownKey is the one answer to every credential nobody has registered.
+func unknownKey() error { return fault.New(fault.NotFound, "this key is not registered").About("key") }
+
+// AuthenticateKey returns whom a public key, proven by the caller, belongs to.
+// NotFound for a key that is unknown, Denied for one that has expired.
+func (e *Engine) AuthenticateKey(ctx context.Context, fingerprint, door string) (keys.Principal, error) {
+	k, err := e.cfg.Store.Key(ctx, fingerprint)
+	if fault.Is(err, fault.NotFound) {
+		return keys.Principal{}, unknownKey()
+	}
+	if err != nil {
+		return keys.Principal{}, err
+	}
+	p, err := keys.Authenticate(k, door, e.cfg.Now())
+	if err != nil {
+		return keys.Principal{}, fault.Wrap(err, fault.Denied, "this key has expired").About("key")
+	}
+	return p, nil
+}
+
+// Recheck says whether the credential that proved a principal still opens the
+// door: it may have been deleted or have expired since. The unix socket's
+// operator has none and is always welcome.
+func (e *Engine) Recheck(ctx context.Context, p keys.Principal) error {
+	var now keys.Principal
+	var err error
+	switch {
+	case p.KeyID == "":
+		return nil
+	case strings.HasPrefix(p.KeyID, prefixAPIKey+"_"):
+		all, lerr := e.cfg.Store.APIKeys(ctx)
+		if lerr != nil {
+			return lerr
+		}
+		i := slices.IndexFunc(all, func(k keys.APIKey) bool { return k.ID == p.KeyID })
+		if i < 0 {
+			return unknownKey()
+		}
+		now, err = keys.AuthenticateAPI(all[i], p.Door, e.cfg.Now())
+	default:
+		return e.recheckKey(ctx, p)
+	}
+	if err != nil || now.ID != p.ID || now.Role != p.Role {
+		return fault.Wrap(err, fault.Denied, "this API key has expired").About("key")
+	}
+	return nil
+}
+
+func (e *Engine) recheckKey(ctx context.Context, p keys.Principal) error {
+	now, err := e.AuthenticateKey(ctx, p.KeyID, p.Door)
+	if err != nil {
+		return err
+	}
+	if now.ID != p.ID || now.Role != p.Role {
+		return fault.New(fault.Denied, "the rights of this key have changed; connect again").About("key")
+	}
+	return nil
+}
+
+// KeyUsed notes that a public key has opened a door.
+func (e *Engine) KeyUsed(ctx context.Context, fingerprint string) {
+	if err := e.cfg.Store.TouchKey(ctx, fingerprint, e.cfg.Now()); err != nil && ctx.Err() == nil {
+		e.cfg.Log.Warn("note the use of a key", "key", fingerprint, "err", err)
+	}
+}
+
+// AuthenticateSecret returns whom an API key belongs to.
+func (e *Engine) AuthenticateSecret(ctx context.Context, secret, door string) (keys.Principal, error) {
+	k, err := e.cfg.Store.APIKeyByHash(ctx, keys.HashSecret(secret))
+	if fault.Is(err, fault.NotFound) {
+		return keys.Principal{}, fault.New(fault.Denied, "this API key is not registered").About("key")
+	}
+	if err != nil {
+		return keys.Principal{}, err
+	}
+	now := e.cfg.Now()
+	p, err := keys.AuthenticateAPI(k, door, now)
+	if err != nil {
+		return keys.Principal{}, fault.Wrap(err, fault.Denied, "this API key has expired").About("key")
+	}
+	if now.Sub(k.LastUsedAt) > time.Minute {
+		if err := e.cfg.Store.TouchAPIKey(ctx, k.ID, now); err != nil {
+			e.cfg.Log.Warn("note the use of an API key", "key", k.ID, "err", err)
+		}
+	}
+	return p, nil
+}
+
+// mayGrant checks that the actor may make a key for a principal in a role: an
+// admin for anyone, a member for themselves as a member.
+func (a *Actor) mayGrant(principal *string, role *keys.Role, expires *time.Time) error {
+	// What a credential makes does not outlive it.
+	if limit := a.who.Expires; !limit.IsZero() && (expires.IsZero() || expires.After(limit)) {
+		*expires = limit
+	}
+	if *principal == "" {
+		*principal = a.who.ID
+	}
+	if *role == "" {
+		*role = keys.Member
+		if *principal == a.who.ID {
+			*role = a.who.Role
+		}
+	}
+	if *role != keys.Admin && *role != keys.Member {
+		return fault.InvalidField("role", "%q is not a role: use admin or member", clip(string(*role), 32))
+	}
+	if *principal != a.who.ID && !keys.ValidPrincipal(*principal) {
+		return fault.InvalidField("principal", "%q is not a name: use 1 to 32 lower-case letters, digits, dots, hyphens and underscores", clip(*principal, 64))
+	}
+	if a.who.IsAdmin() {
+		return nil
+	}
+	if a.who.ID == "" || *principal != a.who.ID || *role != keys.Member {
+		return fault.New(fault.Denied, "only an admin can add a key for somebody else or for an admin").About("key")
+	}
+	return nil
+}
+
+// AddKey registers a public key.
+func (a *Actor) AddKey(ctx context.Context, k keys.Key) (keys.Key, error) {
+	if err := a.mayGrant(&k.Principal, &k.Role, &k.ExpiresAt); err != nil {
+		return k, err
+	}
+	now := a.e.cfg.Now()
+	if !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now) {
+		return k, fault.InvalidField("expires", "is in the past")
+	}
+	k.CreatedAt, k.LastUsedAt = now, time.Time{}
+	if err := a.e.cfg.Store.AddKey(ctx, k); err != nil {
+		return k, err
+	}
+	a.e.cfg.Log.Info("key added", "key", k.Fingerprint, "user", k.Principal, "role", k.Role, "by", a.who.ID)
+	return k, nil
+}
+
+// ListKeys returns the keys the actor may see.
+func (a *Actor) ListKeys(ctx context.Context) ([]keys.Key, error) {
+	all, err := a.e.cfg.Store.Keys(ctx)
+	if err != nil || a.who.IsAdmin() {
+		return all, err
+	}
+	own := all[:0]
+	for _, k := range all {
+		if a.who.ID != "" && k.Principal == a.who.ID {
+			own = append(own, k)
+		}
+	}
+	return own, nil
+}
+
+// DeleteKey removes a public key. Connections that it opened go on.
+func (a *Actor) DeleteKey(ctx context.Context, fingerprint string) error {
+	missing := fault.New(fault.NotFound, "no key %q; `key list` shows them", clip(fingerprint, 80)).About("key")
+	k, err := a.e.cfg.Store.Key(ctx, fingerprint)
+	if fault.Is(err, fault.NotFound) || (err == nil && !a.who.IsAdmin() && (a.who.ID == "" || k.Principal != a.who.ID)) {
+		return missing
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.e.cfg.Store.DeleteKey(ctx, fingerprint); err != nil {
+		return err
+	}
+	a.e.cfg.Log.Info("key deleted", "key", fingerprint, "user", k.Principal, "by", a.who.ID)
+	return nil
+}
+
+// AddAPIKey makes an API key; its secret is in the answer and nowhere else.
+func (a *Actor) AddAPIKey(ctx context.Context, k keys.APIKey) (keys.APIKey, string, error) {
+	if err := a.mayGrant(&k.Principal, &k.Role, &k.ExpiresAt); err != nil {
+		return k, "", err
+	}
+	if len(k.Name) > 64 {
+		return k, "", fault.InvalidField("name", "longer than 64 bytes")
+	}
+	now := a.e.cfg.Now()
+	if !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now) {
+		return k, "", fault.InvalidField("expires", "is in the past")
+	}
+	secret := keys.NewSecret()
+	k.ID, k.Hash, k.CreatedAt, k.LastUsedAt = a.e.cfg.NewID(prefixAPIKey), keys.HashSecret(secret), now, time.Time{}
+	if err := a.e.cfg.Store.AddAPIKey(ctx, k); err != nil {
+		return k, "", err
+	}
+	a.e.cfg.Log.Info("API key added", "key", k.ID, "user", k.Principal, "role", k.Role, "by", a.who.ID)
+	return k, secret, nil
+}
+
+// ListAPIKeys returns the API keys the actor may see.
+func (a *Actor) ListAPIKeys(ctx context.Context) ([]keys.APIKey, error) {
+	all, err := a.e.cfg.Store.APIKeys(ctx)
+	if err != nil || a.who.IsAdmin() {
+		return all, err
+	}
+	own := all[:0]
+	for _, k := range all {
+		if a.who.ID != "" && k.Principal == a.who.ID {
+			own = append(own, k)
+		}
+	}
+	return own, nil
+}
+
+// DeleteAPIKey removes an API key.
+func (a *Actor) DeleteAPIKey(ctx context.Context, id string) error {
+	visible, err := a.ListAPIKeys(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range visible {
+		if k.ID == id {
+			a.e.cfg.Log.Info("API key deleted", "key", id, "user", k.Principal, "by", a.who.ID)
+			return a.e.cfg.Store.DeleteAPIKey(ctx, id)
+		}
+	}
+	return fault.New(fault.NotFound, "no API key %q; `key api list` shows them", clip(id, 64)).About("key")
+}

@@ -1,0 +1,326 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/sandgate/sandgate/sandbox/driver"
+	"github.com/sandgate/sandgate/sandbox/fault"
+	"github.com/sandgate/sandgate/sandbox/guest"
+)
+
+// Start runs a process that is not recorded as an execution.
+func (a *Actor) Start(ctx context.Context, ref string, cmd guest.Command, out guest.Output) (Process, error) {
+	s, err := a.ready(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if cmd.ID == "" {
+		cmd.ID = a.e.cfg.NewID(prefixProcess)
+	}
+	cmd.Env = s.environment(cmd.Env)
+	end := a.e.begin(s.ID)
+	p, err := a.e.start(ctx, s.ID, cmd, out)
+	if err != nil {
+		end()
+		return nil, a.e.explain(ctx, s.ID, err)
+	}
+	p.onEnd = end
+	return p, nil
+}
+
+// Dial connects to a socket inside the sandbox.
+func (a *Actor) Dial(ctx context.Context, ref, network, address string) (guest.Stream, error) {
+	s, err := a.ready(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := a.e.conns.get(ctx, s.ID)
+	if err != nil {
+		return nil, a.e.explain(ctx, s.ID, err)
+	}
+	st, err := conn.Dial(ctx, network, address)
+	if err != nil {
+		return nil, a.e.explain(ctx, s.ID, err)
+	}
+	return &activeStream{Stream: st, end: sync.OnceFunc(a.e.begin(s.ID))}, nil
+}
+
+// activeStream counts as activity until it is closed.
+type activeStream struct {
+	guest.Stream
+	end func()
+}
+
+func (s *activeStream) Close() error {
+	s.end()
+	return s.Stream.Close()
+}
+
+// WriteFile writes a file inside the sandbox.
+func (a *Actor) WriteFile(ctx context.Context, ref string, f File) error {
+	if err := validateFiles([]File{f}); err != nil {
+		return err
+	}
+	s, err := a.ready(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer a.e.begin(s.ID)()
+	conn, err := a.e.conns.get(ctx, s.ID)
+	if err == nil {
+		err = writeFiles(ctx, conn, []File{f})
+	}
+	return a.e.explain(ctx, s.ID, err)
+}
+
+// ReadFile opens a file inside the sandbox.
+func (a *Actor) ReadFile(ctx context.Context, ref, path string) (io.ReadCloser, error) {
+	s, err := a.ready(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := a.e.conns.get(ctx, s.ID)
+	if err != nil {
+		return nil, a.e.explain(ctx, s.ID, err)
+	}
+	rc, err := conn.ReadFile(ctx, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fault.New(fault.NotFound, "no file %q in the sandbox", clip(path, 128)).About("file")
+	}
+	return rc, a.e.explain(ctx, s.ID, err)
+}
+
+// explain turns a lost connection into what happened to the sandbox.
+func (e *Engine) explain(ctx context.Context, id string, err error) error {
+	if err == nil || !errors.Is(err, guest.ErrLost) && !fault.Is(err, fault.State) && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	s, serr := e.cfg.Store.Sandbox(ctx, id)
+	if serr != nil {
+		return err
+	}
+	if st, ierr := e.cfg.Driver.Inspect(ctx, id); ierr == nil && st.State != driver.Running {
+		s = e.settled(ctx, s) // it died a moment ago: let the record say how
+	}
+	if !s.Status.Up() {
+		return s.notUp()
+	}
+	if errors.Is(err, guest.ErrLost) {
+		return fault.Wrap(err, fault.Unavailable, "the connection to sandbox %s was lost; try again", id).About("sandbox")
+	}
+	return err
+}
+
+// settled waits a moment for the record of a sandbox that has died to say so.
+func (e *Engine) settled(ctx context.Context, s Sandbox) Sandbox {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for s.Status.Up() {
+		changed := e.pulse.next()
+		now, err := e.cfg.Store.Sandbox(ctx, s.ID)
+		if err != nil {
+			return s
+		}
+		if s = now; !s.Status.Up() {
+			return s
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return s
+		}
+	}
+	return s
+}
+
+// start starts a process and returns it with reattachment.
+func (e *Engine) start(ctx context.Context, id string, cmd guest.Command, out guest.Output) (*process, error) {
+	conn, err := e.conns.get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	p, err := conn.Start(ctx, cmd, out)
+	if err != nil {
+		return nil, err
+	}
+	return newProcess(e, id, cmd.TTY != nil, out, p), nil
+}
+
+// maxReattach bounds how often within reattachPeriod a connection may be lost
+// before a process is given up: a guest that misbehaves must not keep a server
+// busy.
+const (
+	maxReattach    = 10
+	reattachPeriod = time.Minute
+)
+
+// attach finds a process that an earlier server, or an earlier connection, has
+// started. from is as in guest.Conn.Attach.
+func (e *Engine) attach(ctx context.Context, id, processID string, from int64, out guest.Output) (*process, error) {
+	conn, err := e.conns.get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	p, err := conn.Attach(ctx, processID, from, out)
+	if err != nil {
+		return nil, err
+	}
+	return newProcess(e, id, false, out, p), nil
+}
+
+// process is a guest process that outlives its connection: when the connection
+// is lost while the sandbox lives, Wait opens a new one and attaches again
+// where the output broke off.
+type process struct {
+	e         *Engine
+	sandboxID string
+	tty       bool
+	out       guest.Output
+	onEnd     func() // may be nil; called once
+
+	mu       sync.Mutex
+	cur      *guest.Process
+	replaced chan struct{} // closed when cur is replaced or there will be no other
+	final    bool          // there will be no other
+	eof      bool          // stdin was closed
+	endOnce  sync.Once
+}
+
+func newProcess(e *Engine, id string, tty bool, out guest.Output, p *guest.Process) *process {
+	return &process{e: e, sandboxID: id, tty: tty, out: out, cur: p, replaced: make(chan struct{})}
+}
+
+func (p *process) current() (*guest.Process, <-chan struct{}, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cur, p.replaced, p.final
+}
+
+func (p *process) end() {
+	p.endOnce.Do(func() {
+		p.mu.Lock()
+		p.final = true
+		close(p.replaced)
+		p.mu.Unlock()
+		if p.onEnd != nil {
+			p.onEnd()
+		}
+	})
+}
+
+// ID returns the id of the process.
+func (p *process) ID() string { cur, _, _ := p.current(); return cur.ID() }
+
+// retry runs op on the present connection, and again on the next one when the
+// connection was lost under it. Somebody must be in Wait.
+func (p *process) retry(op func(*guest.Process) error) error {
+	for {
+		cur, replaced, final := p.current()
+		err := op(cur)
+		if !errors.Is(err, guest.ErrLost) || final {
+			return err
+		}
+		<-replaced
+	}
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	written := 0
+	err := p.retry(func(g *guest.Process) error {
+		n, err := g.Write(b[written:])
+		written += n
+		return err
+	})
+	return written, err
+}
+
+func (p *process) CloseWrite() error {
+	p.mu.Lock()
+	p.eof = true
+	p.mu.Unlock()
+	return p.retry(func(g *guest.Process) error { return g.CloseWrite() })
+}
+
+func (p *process) Resize(ctx context.Context, size guest.Size) error {
+	return p.retry(func(g *guest.Process) error { return g.Resize(ctx, size) })
+}
+
+func (p *process) Signal(ctx context.Context, name string) error {
+	return p.retry(func(g *guest.Process) error { return g.Signal(ctx, name) })
+}
+
+func (p *process) CloseOutput(ctx context.Context) error {
+	return p.retry(func(g *guest.Process) error { return g.CloseOutput(ctx) })
+}
+
+func (p *process) Hangup(ctx context.Context) error {
+	cur, _, _ := p.current()
+	return cur.Hangup(ctx)
+}
+
+// Close detaches; the process goes on.
+func (p *process) Close() error {
+	cur, _, _ := p.current()
+	err := cur.Close()
+	p.end()
+	return err
+}
+
+// Wait waits for the end of the process, over any number of connections.
+func (p *process) Wait(ctx context.Context) (guest.Exit, error) {
+	lost, since := 0, p.e.cfg.Now()
+	for {
+		cur, _, final := p.current()
+		exit, err := cur.Wait(ctx)
+		if err == nil {
+			p.end()
+			return exit, nil
+		}
+		if !errors.Is(err, guest.ErrLost) || final {
+			if ctx.Err() == nil {
+				p.end()
+			}
+			return exit, err
+		}
+		conn, err := p.e.conns.get(ctx, p.sandboxID)
+		var next *guest.Process
+		if err == nil {
+			next, err = conn.Attach(ctx, cur.ID(), cur.Offset(), p.out)
+		}
+		if now := p.e.cfg.Now(); now.Sub(since) > reattachPeriod {
+			lost, since = 0, now
+		}
+		if lost++; errors.Is(err, guest.ErrLost) && lost < maxReattach {
+			continue // lost again: the pool dials anew, or says why it cannot
+		}
+		if err == nil && lost >= maxReattach {
+			next.Close()
+			err = guest.ErrLost
+		}
+		if err != nil {
+			p.end()
+			return exit, p.e.explain(ctx, p.sandboxID, err)
+		}
+		p.replace(next)
+	}
+}
+
+func (p *process) replace(next *guest.Process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.final { // closed meanwhile
+		next.Close()
+		return
+	}
+	p.cur = next
+	close(p.replaced)
+	p.replaced = make(chan struct{})
+	if p.eof && !p.tty {
+		_ = next.CloseWrite() // the first one may have been lost on the way
+	}
+}

@@ -1,0 +1,188 @@
+package sandbox
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/sandgate/sandgate/sandbox/driver"
+	"github.com/sandgate/sandgate/sandbox/fault"
+	"github.com/sandgate/sandgate/sandbox/guest"
+)
+
+// Reconciliation says what Reconcile found.
+type Reconciliation struct {
+	Adopted    int      // sandboxes that run on as they were
+	Suspended  int      // stopped meanwhile, files kept
+	Lost       int      // recorded as failed
+	Removed    int      // found on the host without a record
+	Elsewhere  int      // of another engine, left alone
+	Executions int      // commands that run on
+	Leftovers  []string // cleaned from the host, a line each
+}
+
+// Reconcile makes the records and the host agree after a start: call it once,
+// before anything else. Running sandboxes and their commands go on untouched;
+// what was half-made or half-removed is removed; what no record knows is
+// removed.
+func (e *Engine) Reconcile(ctx context.Context) (Reconciliation, error) {
+	var r Reconciliation
+	found, err := e.cfg.Driver.List(ctx)
+	if err != nil {
+		return r, err
+	}
+	onHost := map[string]driver.Status{}
+	for _, st := range found {
+		onHost[st.ID] = st
+	}
+	live, _, err := e.cfg.Store.Sandboxes(ctx, SandboxFilter{LiveOnly: true, Asc: true})
+	if err != nil {
+		return r, err
+	}
+	for _, s := range live {
+		if s.Driver != e.cfg.Driver.Name() {
+			r.Elsewhere++
+			continue
+		}
+		if err := e.reconcileOne(ctx, s, onHost, &r); err != nil {
+			e.cfg.Log.Error("reconcile sandbox", "sandbox", s.ID, "err", err, "cause", fault.From(err).Cause)
+		}
+		delete(onHost, s.ID)
+	}
+	for _, id := range slices.Sorted(maps.Keys(onHost)) {
+		s, err := e.cfg.Store.Sandbox(ctx, id)
+		if err == nil && s.Status == Failed && onHost[id].State == driver.Stopped {
+			continue // its files stay until its owner deletes it
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return r, err
+		}
+		e.cfg.Log.Warn("remove a sandbox without a record", "sandbox", id, "state", onHost[id].State)
+		if err := e.cfg.Driver.Remove(ctx, id); err != nil {
+			e.cfg.Log.Error("remove a sandbox without a record", "sandbox", id, "err", err)
+			continue
+		}
+		r.Removed++
+	}
+	e.reconcileExecutions(ctx, &r)
+	if c, ok := e.cfg.Driver.(driver.Cleaner); ok {
+		if r.Leftovers, err = c.Leftovers(ctx, true); err != nil {
+			e.cfg.Log.Error("clean what a crash left on the host", "err", err)
+		}
+	}
+	return r, nil
+}
+
+// reconcileOne settles one sandbox whose record says it exists.
+func (e *Engine) reconcileOne(ctx context.Context, s Sandbox, onHost map[string]driver.Status, r *Reconciliation) error {
+	st, there := onHost[s.ID]
+	switch {
+	case s.Status == Creating:
+		r.Lost++
+		return e.destroyAs(ctx, s, Failed, "the server stopped while it was being made")
+	case s.Status == Stopping:
+		r.Removed++
+		return e.destroyAs(ctx, s, Deleted, s.StatusReason)
+	case there && st.State == driver.Running:
+		r.Adopted++
+		e.touch(s.ID) // what happened in it while no server looked is not known
+		if s.Status == Suspended || s.Status == Paused {
+			_, err := e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) { return nil, s.moveTo(Idle, "") })
+			if err != nil {
+				return err
+			}
+		}
+		e.watch(s.ID)
+		return nil
+	case s.Status == Suspended || s.Status == Paused:
+		if there {
+			return nil
+		}
+	}
+	if s.Mode == Oneshot {
+		r.Lost++
+		return e.destroyAs(ctx, s, Failed, "it ended while the server was away")
+	}
+	if there && st.State != driver.Broken && e.caps.Support[driver.FeatureDurableFiles].OK {
+		r.Suspended++
+		reason := st.Exit.Reason
+		if reason == "" {
+			reason = "it stopped while the server was away"
+		}
+		e.endExecutions(ctx, s.ID, "the sandbox stopped", ExecFailed)
+		_, err := e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) {
+			return []Event{e.event(s.ID, EventLifecycleSuspended, "system", map[string]any{"reason": reason, "oom": st.Exit.OOM})}, s.moveTo(Suspended, reason)
+		})
+		return err
+	}
+	r.Lost++
+	reason := "it is gone from the host"
+	if st.Exit.Reason != "" {
+		reason = st.Exit.Reason
+	}
+	if there && !st.Exit.OOM {
+		return e.destroyAs(ctx, s, Failed, reason)
+	}
+	e.endExecutions(ctx, s.ID, reason, ExecFailed)
+	_, err := e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) {
+		s.EndedAt = e.cfg.Now()
+		return []Event{e.event(s.ID, EventLifecycleFailed, "system", map[string]any{"reason": reason, "oom": st.Exit.OOM})}, s.moveTo(Failed, reason)
+	})
+	return err
+}
+
+// destroyAs removes a sandbox on behalf of the system.
+func (e *Engine) destroyAs(ctx context.Context, s Sandbox, final Status, reason string) error {
+	return e.destroy(ctx, s.ID, final, reason, "system")
+}
+
+// reconcileExecutions takes up the commands that run on, and records the end
+// of those that are lost.
+func (e *Engine) reconcileExecutions(ctx context.Context, r *Reconciliation) {
+	open, err := e.cfg.Store.OpenExecutions(ctx)
+	if err != nil {
+		e.cfg.Log.Error("list open executions", "err", err)
+		return
+	}
+	for _, x := range open {
+		if s, err := e.cfg.Store.Sandbox(ctx, x.SandboxID); err == nil && s.Driver != e.cfg.Driver.Name() {
+			continue
+		}
+		if err := e.adopt(ctx, x); err != nil {
+			e.cfg.Log.Warn("an execution was lost", "execution", x.ID, "sandbox", x.SandboxID, "err", err)
+			e.finish(x.ID, nil, func(x *Execution) {
+				x.Status, x.Error = ExecFailed, "lost when the server stopped"
+			})
+			e.afterExecution(x)
+			continue
+		}
+		r.Executions++
+	}
+}
+
+// adopt attaches to an execution that an earlier server started. The output
+// continues where the files end.
+func (e *Engine) adopt(ctx context.Context, x Execution) error {
+	run, err := e.hold(&x)
+	if err != nil {
+		return err
+	}
+	var from int64
+	truncated := false
+	for _, sp := range run.spools {
+		kept, _ := sp.sizes()
+		from += kept
+		truncated = truncated || kept >= e.cfg.OutputCap
+	}
+	if truncated {
+		from = -1 // what is replayed beyond the cap is dropped again
+	}
+	proc, err := e.attach(ctx, x.SandboxID, x.ID, from, guest.Output{Stdout: run.spools[Stdout], Stderr: run.spools[Stderr]})
+	if err != nil {
+		e.letGo(run)
+		return err
+	}
+	left := max(x.Timeout-e.cfg.Now().Sub(x.StartedAt), 0)
+	e.follow(run, proc, x, left, e.begin(x.SandboxID))
+	return nil
+}
