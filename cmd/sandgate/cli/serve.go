@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
+
+	"github.com/sandgate/sandgate/sandbox/fault"
+)
+
+// defaultSSH is where the gateway listens unless told otherwise: this machine
+// only. Opening it to others is a decision somebody makes.
+const defaultSSH = "127.0.0.1:2222"
+
+// serveFlags are the flags of `serve`, shared with what starts a server in the
+// background.
+type serveFlags struct {
+	state, ssh, http, engine, runtime string
+	verbose                           bool
+}
+
+func newServeCommand() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server: the ssh gateway, the API and the engine",
+		Long: `Run the server until it is interrupted or ` + "`sandgate stop`" + ` ends it.
+
+Sandboxes, and everything that runs in them, go on when the server ends, and
+are found again by the next one on the same state folder.`,
+		Example: `  sandgate serve
+  sandgate serve --ssh :2222                 # reachable from other machines
+  sandgate serve --state ./state --engine docker`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return serve(cmd, f)
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (f *serveFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.state, "state", "", "state folder (default $SANDGATE_STATE, or /var/lib/sandgate for root, ~/.local/state/sandgate otherwise)")
+	fl.StringVar(&f.ssh, "ssh", defaultSSH, "address of the ssh gateway; \"off\" for none, \"auto\" for the default or, where that is taken, a free port")
+	fl.StringVar(&f.http, "http", "", "address of the HTTP API for holders of an API key (default: none, only the unix socket)")
+	fl.StringVar(&f.engine, "engine", "gvisor", "what isolates sandboxes: gvisor or docker")
+	fl.StringVar(&f.runtime, "default-runtime", "", "runtime of sandboxes that name none (default base:latest)")
+	fl.BoolVar(&f.verbose, "verbose", false, "log every request")
+}
+
+// config turns the flags into what a server is made from.
+func (f *serveFlags) config(stderr io.Writer) (serverConfig, error) {
+	state, err := chooseState(f.state, os.Getenv)
+	if err != nil {
+		return serverConfig{}, err
+	}
+	level := slog.LevelInfo
+	if f.verbose {
+		level = slog.LevelDebug
+	}
+	cfg := serverConfig{
+		state: state, ssh: f.ssh, http: f.http, engine: f.engine, runtime: f.runtime,
+		log:    slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
+		notice: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
+	}
+	if cfg.ssh == "off" {
+		cfg.ssh = ""
+	}
+	return cfg, nil
+}
+
+func serve(cmd *cobra.Command, f serveFlags) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	ready := takeReady()
+	cfg, err := f.config(cmd.ErrOrStderr())
+	if err != nil {
+		ready.report("error " + fault.From(err).Error())
+		return err
+	}
+	if ready != nil {
+		toLog := cfg.notice
+		cfg.notice = func(format string, args ...any) {
+			toLog(format, args...)
+			ready.note(fmt.Sprintf(format, args...))
+		}
+	}
+	s, err := newServer(ctx, cfg)
+	if err != nil {
+		// The person reads the line below; the cause is for the log, which a
+		// terminal is not.
+		if c := fault.From(err).Cause; c != nil && (ready != nil || f.verbose) {
+			cfg.log.Error("start server", "err", err, "cause", c)
+		}
+		ready.report("error " + fault.From(err).Error())
+		return err
+	}
+	defer s.Close()
+	if ready == nil {
+		s.greet()
+	}
+	if s.sshLn != nil {
+		ready.report("ready ssh on " + s.sshLn.Addr().String())
+	} else {
+		ready.report("ready without ssh")
+	}
+	return s.run(ctx)
+}
+
+// greet says where the server is and how to know it.
+func (s *server) greet() {
+	caps := s.engine.Capabilities()
+	s.cfg.notice("sandgate %s, engine %s (%s), state in %s", version, s.driver.Name(), caps.Mode, s.cfg.state)
+	s.cfg.notice("socket %s", s.cfg.state.socket())
+	if s.httpLn != nil {
+		s.cfg.notice("http   %s", s.httpLn.Addr())
+	}
+	if s.sshLn == nil {
+		return
+	}
+	s.cfg.notice("ssh    %s", s.sshLn.Addr())
+	for _, k := range s.hostKeys {
+		s.cfg.notice("host key %s (%s)", ssh.FingerprintSHA256(k.PublicKey()), strings.TrimPrefix(k.PublicKey().Type(), "ssh-"))
+	}
+}

@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/sandgate/sandgate/keys"
+	"github.com/sandgate/sandgate/sandbox"
+	"github.com/sandgate/sandgate/sandbox/docker"
+	"github.com/sandgate/sandgate/sandbox/driver"
+	"github.com/sandgate/sandgate/sandbox/fault"
+	"github.com/sandgate/sandgate/sandbox/guest/program"
+	"github.com/sandgate/sandgate/sandbox/gvisor"
+	"github.com/sandgate/sandgate/sandbox/image"
+	"github.com/sandgate/sandgate/sandbox/store"
+)
+
+// serverConfig is what a server is started with.
+type serverConfig struct {
+	state   stateDir
+	ssh     string // address to listen on; empty: no ssh
+	http    string // address to listen on; empty: only the unix socket
+	engine  string // "gvisor" or "docker"
+	runtime string // default runtime; empty: base:latest
+	log     *slog.Logger
+	// notice tells the person who started the server something, a line at a time.
+	notice func(format string, args ...any)
+}
+
+// server is everything one `sandgate serve` holds. Close releases it in the
+// reverse order of its making; sandboxes go on.
+type server struct {
+	cfg      serverConfig
+	engine   *sandbox.Engine
+	driver   driver.Driver
+	store    *store.Store
+	images   *image.Catalog
+	hostKeys []ssh.Signer
+	operator keys.Principal // who the unix socket is
+
+	streamSecret []byte                 // signs the URLs of output streams
+	reconciled   sandbox.Reconciliation // what the start found
+
+	socket  net.Listener
+	sshLn   net.Listener
+	httpLn  net.Listener
+	closers []io.Closer
+}
+
+// newServer makes a server: state, database, driver, engine, and the
+// listeners, in that order, so that a port in use leaves nothing behind. It
+// reconciles before it returns; on error all is released.
+func newServer(ctx context.Context, cfg serverConfig) (_ *server, err error) {
+	s := &server{cfg: cfg}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	if cfg.engine != "gvisor" && cfg.engine != "docker" {
+		return nil, fault.InvalidField("--engine", "%q is not an engine: use gvisor or docker", cfg.engine)
+	}
+	if err := cfg.state.prepare(); err != nil {
+		return nil, err
+	}
+	lock, err := cfg.state.lock()
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, lock)
+	if err := s.listen(); err != nil {
+		return nil, err
+	}
+	s.operator = operator()
+	if s.store, err = store.Open(ctx, store.Config{Path: cfg.state.database(), Log: cfg.log}); err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, s.store)
+	if s.hostKeys, err = keys.LoadOrCreateHostKeys(cfg.state.hostKeys()); err != nil {
+		return nil, fault.Wrap(err, fault.Unavailable, "the host keys in %s cannot be used: %v", cfg.state.hostKeys(), rootCause(err))
+	}
+	if s.streamSecret, err = cfg.state.streamSecret(); err != nil {
+		return nil, err
+	}
+	if s.driver, err = newDriver(cfg.engine, cfg.state, cfg.log); err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, s.driver)
+	if s.images, err = image.New(image.Config{Dir: cfg.state.layers(), Default: cfg.runtime, InUse: s.layersInUse, Log: cfg.log}); err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, s.images)
+	path, digest, err := program.Install(cfg.state.guests())
+	if err != nil {
+		return nil, cfg.state.unusable(err)
+	}
+	s.engine, err = sandbox.NewEngine(ctx, sandbox.Config{
+		Driver: s.driver, Store: s.store, Images: s.images,
+		Guest: driver.Guest{Path: path}, GuestDigest: digest,
+		OutputDir: cfg.state.executions(), DefaultRuntime: cfg.runtime,
+		DefaultLimits: defaultLimits(), StopGrace: time.Second, Log: cfg.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, s.engine)
+	if s.reconciled, err = s.engine.Reconcile(ctx); err != nil {
+		return nil, err
+	}
+	s.report(s.reconciled)
+	return s, s.firstKeys(ctx)
+}
+
+// Close releases what the server holds. Sandboxes go on.
+func (s *server) Close() error {
+	for _, c := range slices.Backward(s.closers) {
+		if err := c.Close(); err != nil && !isClosed(err) {
+			s.cfg.log.Warn("stop server", "err", err)
+		}
+	}
+	s.closers = nil
+	return nil
+}
+
+// newDriver makes the driver of the named engine.
+func newDriver(engine string, state stateDir, log *slog.Logger) (driver.Driver, error) {
+	if engine == "docker" {
+		return docker.New(docker.Config{StateDir: state.driverDir("docker"), Log: log})
+	}
+	return gvisor.New(gvisor.Config{StateDir: state.driverDir("gvisor"), Log: log})
+}
+
+// layersInUse tells which sandboxes use which layer, by digest.
+func (s *server) layersInUse(ctx context.Context) (map[string][]string, error) {
+	all, _, err := s.store.Sandboxes(ctx, sandbox.SandboxFilter{Statuses: []sandbox.Status{sandbox.Creating, sandbox.Idle, sandbox.Running, sandbox.Paused, sandbox.Suspended, sandbox.Stopping, sandbox.Failed}})
+	if err != nil {
+		return nil, err
+	}
+	users := map[string][]string{}
+	for _, sb := range all {
+		if sb.Runtime.Digest != "" {
+			users[sb.Runtime.Digest] = append(users[sb.Runtime.Digest], sb.ID)
+		}
+	}
+	return users, nil
+}
+
+// defaultLimits keep one sandbox from taking the host with it: half of the
+// memory, and more processes than any honest build needs.
+func defaultLimits() sandbox.Limits {
+	l := sandbox.Limits{Processes: 8192}
+	if total := hostMemory(); total > 0 {
+		// Whole mebibytes read better wherever the limit is shown.
+		l.MemoryBytes = total / 2 &^ (1<<20 - 1)
+	}
+	return l
+}
+
+// report tells what reconciliation found, where that is worth a line.
+func (s *server) report(r sandbox.Reconciliation) {
+	s.cfg.log.Info("reconciled", "adopted", r.Adopted, "suspended", r.Suspended, "lost", r.Lost, "removed", r.Removed, "executions", r.Executions, "leftovers", len(r.Leftovers))
+	for _, l := range r.Leftovers {
+		s.cfg.log.Info("removed a leftover", "what", l)
+	}
+	if r.Adopted > 0 {
+		s.cfg.notice("%d sandboxes run on, with %d commands in them", r.Adopted, r.Executions)
+	}
+	if r.Lost > 0 {
+		s.cfg.notice("%d sandboxes were lost while the server was away; `sandgate list` says why", r.Lost)
+	}
+}
+
+// firstKeys registers the starting user's own public keys when no key is
+// registered at all, and says what it did or what to do.
+func (s *server) firstKeys(ctx context.Context) error {
+	actor := s.engine.As(s.operator)
+	have, err := actor.ListKeys(ctx)
+	if err != nil || len(have) > 0 {
+		return err
+	}
+	home, _ := os.UserHomeDir()
+	own, skipped := keys.OwnPublicKeys(ctx, home, os.Getenv("SSH_AUTH_SOCK"))
+	for _, k := range own {
+		k.Key.Principal, k.Key.Role = s.operator.ID, keys.Admin
+		if _, err := actor.AddKey(ctx, k.Key); err != nil {
+			if fault.Is(err, fault.Exists) {
+				continue
+			}
+			return err
+		}
+		s.cfg.notice("registered your key %s (%s) as admin %q", k.Key.Fingerprint, k.Source, s.operator.ID)
+	}
+	for _, k := range skipped {
+		s.cfg.log.Debug("key not registered", "source", k.Source, "reason", k.Reason)
+	}
+	if len(own) == 0 {
+		s.cfg.notice("no ssh key is registered and none was found: nobody can come in by ssh yet.\nMake one and register it:\n  ssh-keygen -t ed25519\n  sandgate key add ~/.ssh/id_ed25519.pub")
+	}
+	return nil
+}
+
+// hostMemory is the memory of this machine in bytes, 0 when unknown.
+func hostMemory() int64 {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			kb, err := sandbox.ParseBytes(strings.TrimSuffix(strings.TrimSpace(rest), " kB"))
+			if err != nil {
+				return 0
+			}
+			return kb << 10
+		}
+	}
+	return 0
+}
