@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# Measures sandgate beside docker and OpenSSH on this machine, interleaved, and
+# prints one table. See README.md; BENCH_QUICK=1 takes few samples, to see that
+# everything runs.
+#
+# Needs root, for the peers; where there is no Docker engine, or the peers
+# cannot be made, it says so and measures what is left.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+export PYTHONDONTWRITEBYTECODE=1
+
+if [ -z "${BENCH_INNER:-}" ]; then
+  "$here/../scripts/deps.sh" bench
+  BENCH_INNER=1 exec "$here/../scripts/with-docker.sh" "$0" "$@"
+fi
+
+sandgate=${SANDGATE:-$(dirname "$here")/bin/sandgate}
+engine=${BENCH_ENGINE:-gvisor}
+runtime=${BENCH_RUNTIME:-host:latest}
+out=${BENCH_OUT:-$(dirname "$here")/bin/bench}
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/sandgate-bench
+work=$(mktemp -d)
+key=$work/key
+
+undo=()
+later() { undo=("$(printf '%q ' "$@")" "${undo[@]}"); }
+finish() {
+  for step in "${undo[@]}"; do eval "$step" >/dev/null 2>&1 || true; done
+  rm -rf --one-file-system "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+end() { kill "$1" && wait "$1"; }
+
+port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+client="-F none -i $key -o IdentitiesOnly=yes -o StrictHostKeyChecking=accept-new -o UserKnownHostsFile=$work/known_hosts -o LogLevel=ERROR"
+answers() { # destination, port
+  for _ in $(seq 100); do
+    # shellcheck disable=SC2086
+    ssh $client -o BatchMode=yes -p "$2" "$1" true </dev/null >/dev/null 2>&1 && return 0
+    sleep 0.1
+  done
+  return 1
+}
+# shellcheck source=bench/peers.sh
+. "$here/peers.sh"
+
+ssh-keygen -q -t ed25519 -N '' -C bench -f "$key"
+ssh-keygen -q -t ed25519 -N '' -C bench -f "$work/peer_host_key"
+
+# Ours.
+export SANDGATE_STATE=$work/state
+ours_port=$(port)
+serve() {
+  "$sandgate" serve --ssh "127.0.0.1:$ours_port" --engine "$engine" --default-runtime "$runtime" >>"$work/server.log" 2>&1 &
+  server=$!
+  for _ in $(seq 100); do
+    [ -S "$SANDGATE_STATE/sandgate.sock" ] && "$sandgate" list >/dev/null 2>&1 && return 0
+    kill -0 "$server" 2>/dev/null || break
+    sleep 0.1
+  done
+  echo "bench: the server does not start" >&2
+  tail "$work/server.log" >&2
+  return 1
+}
+stop_server() { end "$server"; }
+later stop_server
+serve
+"$sandgate" key add "$key.pub" >/dev/null
+box=$("$sandgate" create --name bench </dev/null)
+later "$sandgate" delete "$box"
+answers "$box@127.0.0.1" "$ours_port" || { echo "bench: the gateway does not answer" >&2; tail "$work/server.log" >&2; exit 1; }
+
+ours="sandgate=ssh:$client -p $ours_port $box@127.0.0.1"
+ssh_peers=()
+start=() api=() idle=()
+new_peers=()
+
+# Theirs.
+if ! docker version >/dev/null 2>&1; then
+  echo "bench: no Docker engine answers, so there is nothing to compare with"
+elif [ "$(id -u)" != 0 ]; then
+  echo "bench: not root, so the peers cannot be set up; ours alone"
+elif ! peer_tree || ! peer_container; then
+  echo "bench: the container of the peers cannot be made; ours alone"
+else
+  fresh="docker run -d --network none --name sandgate-bench-{i} $image:$$ sleep infinity"
+  drop="docker rm -f sandgate-bench-{i}"
+  start+=("docker run + exec=sh:$fresh && docker exec sandgate-bench-{i} echo hi ;; $drop"
+    "docker run --rm=sh:docker run --rm --network none $image:$$ echo hi")
+  api+=("docker=docker:$container")
+  idle+=("docker=sh:$fresh ;; $drop")
+  new_peers+=("docker exec=exec:docker exec -i $container sh -c || docker exec -it $container sh -c")
+  peer_port=$(port)
+  if peer_forcecommand "$peer_port"; then
+    ssh_peers+=("forcecommand=ssh:$client -p $peer_port root@127.0.0.1")
+    new_peers+=("forcecommand-curve=ssh:$client -o KexAlgorithms=curve25519-sha256 -p $peer_port root@127.0.0.1")
+  else
+    echo "bench: sshd with ForceCommand does not start here:"
+    tail -n 3 "$work/sshd.log"
+  fi
+  if peer_sshd_inside; then
+    ssh_peers+=("sshd-inside=ssh:$client -p 22 root@$inside_address")
+  else
+    echo "bench: sshd in the container cannot be reached"
+  fi
+fi
+start+=("sandgate=sh:'$sandgate' create --name b{i} >/dev/null && '$sandgate' exec b{i} -- echo hi ;; '$sandgate' delete b{i}"
+  "sandgate run=sh:'$sandgate' run -- echo hi")
+api+=("sandgate=sandgate:$SANDGATE_STATE/sandgate.sock $box")
+idle+=("sandgate=sh:'$sandgate' create --name b{i} ;; '$sandgate' delete b{i}")
+
+n() { if [ -n "${BENCH_QUICK:-}" ] && [ "$1" -gt 2 ]; then echo 2; else echo "$1"; fi; }
+small=()
+if [ -n "${BENCH_QUICK:-}" ]; then small=(--bytes $((16 << 20)) --keys 20 --sessions 5 --sandboxes 2); fi
+rm -rf "$out"
+mkdir -p "$out"
+take() { # test, rounds, targets
+  local test=$1 rounds=$2
+  shift 2
+  "$here/measure.py" "$test" -n "$(n "$rounds")" "${small[@]}" --json "$out/$test.json" "$@"
+}
+
+echo "sandgate $("$sandgate" version | head -1), engine $engine, runtime $runtime"
+echo "$(nproc) processors, $(uname -sr), $(ssh -V 2>&1), docker $(docker version -f '{{.Server.Version}}' 2>/dev/null || echo none)"
+take intact 1 "${ssh_peers[@]}" "$ours"
+take start 10 "${start[@]}"
+take api 30 "${api[@]}"
+take new 20 "${ssh_peers[@]}" "${new_peers[@]}" "$ours"
+take mux 20 "${ssh_peers[@]}" "$ours"
+take down 5 "${ssh_peers[@]}" "$ours"
+take up 5 "${ssh_peers[@]}" "$ours"
+take echo 5 "${ssh_peers[@]}" "$ours"
+# A server that has just started has no memory left over from other tests to
+# hide the sessions in. The sandbox goes on meanwhile.
+stop_server
+serve
+answers "$box@127.0.0.1" "$ours_port"
+take fan 1 "${ssh_peers[@]}" "$ours"
+take idle 2 "${idle[@]}"
+
+echo
+"$here/report.py" "$out" | tee "$out/table.md"
+echo
+echo "samples: $out"

@@ -1,0 +1,187 @@
+"""The tests. Each takes one sample of one target and returns {metric: value}."""
+
+import concurrent.futures
+import itertools
+import os
+import re
+import subprocess
+import time
+
+import meter
+
+COUNTER = itertools.count()
+
+# What runs inside of a sandbox or a container, gVisor's processes ("exe")
+# included: the sandbox's memory and not that of the server.
+INSIDE = re.compile(r"^(cat|sh|sleep|exe|runsc.*|guest)$")
+
+# Whose memory is counted at all, so that somebody else's compiler is not.
+# Other sandboxes and containers that start meanwhile still are.
+COUNTED = re.compile(r"^(sandgate|sshd|sshd-session|docker|dockerd|containerd|containerd-shim|runc|cat|sh|sleep|exe|runsc.*|guest)$")
+
+
+def need(ok, what):
+    if not ok:
+        raise OSError(what)
+
+
+def new(t, o):
+    """A command over a connection of its own; for mux over one that is open."""
+    with meter.Meter() as m:
+        status = meter.run(t.argv("true"), o.limit)
+    need(status == 0, "status %d" % status)
+    return {"ms": m.wall * 1e3, "cpu_ms": m.busy * 1e3}
+
+
+def api(t, o):
+    with meter.Meter() as m:
+        status, output = t.api.execute(["echo", "hi"])
+    need(status == 0 and b"hi\n" in output, "status %r, output %r" % (status, output))
+    return {"ms": m.wall * 1e3}
+
+
+def start(t, o):
+    i = "%d-%d" % (os.getpid(), next(COUNTER))
+    with meter.Meter() as m:
+        status = meter.run(["sh", "-c", t.command.replace("{i}", i)], o.limit)
+    if t.clean:
+        meter.run(["sh", "-c", t.clean.replace("{i}", i)], o.limit)
+    need(status == 0, "status %d" % status)
+    return {"ms": m.wall * 1e3, "cpu_ms": m.busy * 1e3}
+
+
+def down(t, o):
+    # Counting costs; that no byte is lost is the business of intact.
+    with meter.Meter() as m:
+        status = meter.run(t.argv("head -c %d /dev/zero" % o.bytes), o.limit)
+    need(status == 0, "status %d" % status)
+    return {"MiB/s": o.bytes / 2**20 / m.wall, "cpu_s": m.busy}
+
+
+def up(t, o):
+    with meter.Meter() as m:
+        source = subprocess.Popen(["head", "-c", str(o.bytes), "/dev/zero"], stdout=subprocess.PIPE)
+        try:
+            status = meter.run(t.argv("cat >/dev/null"), o.limit, stdin=source.stdout)
+        finally:
+            source.stdout.close()
+            source.kill()
+            source.wait()
+    need(status == 0, "status %d" % status)
+    return {"MiB/s": o.bytes / 2**20 / m.wall, "cpu_s": m.busy}
+
+
+def intact(t, o):
+    """Correctness beside speed: every byte both ways, and the exit status."""
+
+    def out(command, stdin=b""):
+        p = subprocess.run(t.argv(command), input=stdin, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=o.limit)
+        return p.returncode, p.stdout
+
+    n = 16 << 20
+    wrong = {
+        "short_output": out("echo hi")[1] != b"hi\n",
+        "long_output": len(out("head -c %d /dev/zero" % n)[1]) != n,
+        "input": out("wc -c", b"\0" * n)[1].strip() != str(n).encode(),
+        "exit_status": out("exit 7")[0] != 7,
+    }
+    return {"wrong_" + k: float(v) for k, v in wrong.items()}
+
+
+READY = "echo RDY-$((1+1)); exec cat"
+
+
+def echo(t, o):
+    """From a key press to its echo by the process at the far end."""
+    s = meter.Terminal(t.argv("stty raw -echo; " + READY, tty=True))
+    took, missed = [], 0
+    try:
+        s.expect(b"RDY-2", o.limit)
+        while s.read(0.3):
+            pass
+        for i in range(o.keys):
+            key, seen = bytes([97 + i % 26]), b""
+            pressed = time.perf_counter()
+            s.type(key)
+            while key not in seen:
+                b = s.read(2.0)
+                if not b:
+                    break
+                seen += b
+            if key in seen:
+                took.append((time.perf_counter() - pressed) * 1e3)
+            else:
+                missed += 1
+            time.sleep(0.01)
+        s.process.terminate()
+    finally:
+        s.close(5)
+    need(not missed, "%d of %d keys not echoed" % (missed, o.keys))
+    return {"p50_ms": meter.quantile(took, 0.5), "p99_ms": meter.quantile(took, 0.99)}
+
+
+def fan(t, o):
+    """Many idle terminals at once: how fast they open, what each costs."""
+
+    def one(_):
+        began = time.perf_counter()
+        s = meter.Terminal(t.argv(READY, tty=True))
+        try:
+            s.expect(b"RDY-2", o.limit)
+        except Exception:
+            s.close(2)
+            return None, 0
+        return s, (time.perf_counter() - began) * 1e3
+
+    before = meter.processes()
+    with meter.Meter() as m, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        opened = list(pool.map(one, range(o.sessions)))
+    time.sleep(2)  # what opening needed and idling does not is given back
+    after = meter.processes()
+    # An ssh client is the user's; the client of an exec target is part of the
+    # way in and counts.
+    ignore = {os.getpid()}
+    if t.kind == "ssh":
+        ignore = meter.descendants(after, os.getpid()) | meter.descendants(before, os.getpid())
+    sessions = [s for s, _ in opened if s]
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda s: (s.process.terminate(), s.close(10)), sessions))
+    time.sleep(1)
+    need(len(sessions) == o.sessions, "opened %d of %d" % (len(sessions), o.sessions))
+    return dict(split(meter.growth(before, after, ignore), o.sessions), open_all_s=m.wall)
+
+
+def idle(t, o):
+    """Many idle sandboxes: what each costs."""
+    names = ["%d-%d" % (os.getpid(), next(COUNTER)) for _ in range(o.sandboxes)]
+    before = meter.processes()
+    try:
+        for i in names:
+            need(meter.run(["sh", "-c", t.command.replace("{i}", i)], o.limit) == 0, "no sandbox")
+        time.sleep(3)
+        after = meter.processes()
+    finally:
+        for i in names:
+            meter.run(["sh", "-c", t.clean.replace("{i}", i)], o.limit)
+    return split(meter.growth(before, after, {os.getpid()}), o.sandboxes)
+
+
+def split(by, n):
+    by = {k: v for k, v in by.items() if COUNTED.match(k)}
+    top = sorted(by.items(), key=lambda x: -x[1])[:6]
+    print("   PSS KiB each: " + ", ".join("%s %.0f" % (k, v / n) for k, v in top if v / n >= 20), flush=True)
+    return {
+        "PSS_MiB_each": sum(by.values()) / 1024 / n,
+        "server_MiB_each": sum(v for k, v in by.items() if not INSIDE.match(k)) / 1024 / n,
+    }
+
+
+TESTS = {"new": new, "mux": new, "api": api, "start": start, "down": down, "up": up, "intact": intact, "echo": echo, "fan": fan, "idle": idle}
+
+
+def warm(test, t, o):
+    """Something cheap that loads what the test will use."""
+    if test in ("fan", "echo", "down", "up", "intact"):
+        meter.run(t.argv("true"), o.limit)
+    elif test != "idle":
+        TESTS[test](t, o)
