@@ -16,6 +16,11 @@ const (
 	prefixEvent     = "evt"
 	prefixProcess   = "proc"
 	prefixAPIKey    = "key"
+
+	prefixSnapshot   = "snp"
+	prefixCheckpoint = "ckpt"
+	prefixJob        = "job"
+	prefixLayer      = "layer"
 )
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)

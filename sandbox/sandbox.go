@@ -74,6 +74,23 @@ type Sandbox struct {
 	UpdatedAt    time.Time
 	EndedAt      time.Time // zero while live
 	ActiveAt     time.Time // last activity that counts against the idle timeout
+	Port         int       // exposed; 0 for none
+	Network      *Network  // nil: none
+	SnapshotID   string    // it was made from; empty for a runtime alone
+	SnapshotTag  string    // of that snapshot, then
+	Parent       string    // the sandbox it was forked from; may be empty
+	Layers       []string  // ids of the saved layers under its private one, the topmost first
+	PausedAt     time.Time // zero unless paused
+	TerminatesAt time.Time // end of the paused timeout; zero for never
+	Memory       bool      // paused with its memory and processes
+}
+
+// Network is a sandbox's way out. Nothing can come in but through the engine.
+type Network struct {
+	// Allow lists what may be reached, one rule each: "github.com",
+	// "*.npmjs.org:443", "10.1.0.0/16:5432", "udp:1.1.1.1:53". Nil allows
+	// every public address and name; an empty list nothing.
+	Allow []string
 }
 
 // RuntimeRef is the runtime a sandbox was made from, as it was then.
@@ -146,6 +163,7 @@ type Execution struct {
 	StdoutBytes     int64 // kept
 	StderrBytes     int64 // kept
 	OutputTruncated bool
+	AutoResumed     bool // the sandbox was paused and resumed for it
 	CreatedAt       time.Time
 	StartedAt       time.Time
 	EndedAt         time.Time
@@ -177,6 +195,17 @@ const (
 	EventLifecycleSuspended  EventType = "lifecycle:suspended" // it stopped by itself and can be started again
 	EventExecStarted         EventType = "execution:started"
 	EventExecEnded           EventType = "execution:ended"
+	EventPause               EventType = "pause"
+	EventResume              EventType = "resume"
+	EventUpdate              EventType = "update"
+	EventFork                EventType = "fork"
+	EventSnapshotCreate      EventType = "snapshot:create"
+	EventCheckpointCreate    EventType = "checkpoint:create"
+	EventCheckpointRestore   EventType = "checkpoint:restore"
+	EventCheckpointDelete    EventType = "checkpoint:delete"
+	EventJobStarted          EventType = "job:started"
+	EventJobEnded            EventType = "job:ended"
+	EventNetworkRefused      EventType = "network:refused" // what it wanted to reach and the rule that is missing
 )
 
 // File is a file to write into a sandbox before anything runs.

@@ -70,6 +70,9 @@ func (d *Driver) support(info *system.Info) map[string]driver.Support {
 		driver.FeatureDurableFiles: {OK: true, Reason: "in the container's writable layer"},
 		driver.FeatureHostDirs:     is(local, remoteReason),
 		driver.FeatureCheckpoint:   {Reason: "docker's checkpoints are experimental, need CRIU and keep no terminal; gvisor has them"},
+		driver.FeatureSave:         {Reason: "this driver does not offer it"},
+		driver.FeatureResize:       {Reason: "this driver does not offer it"},
+		driver.FeatureNetwork:      {Reason: "this driver does not offer it"},
 	}
 }
 

@@ -10,6 +10,9 @@
 //
 //	Create → Start → (Dial …) → Stop → Start …  → Remove
 //
+// and, where the driver can, Suspend and Resume in place of Stop and Start,
+// Save while it runs or not, Restore while it does not.
+//
 // A sandbox outlives the process that created it: after a crash of the server
 // a new driver value on the same state folder lists, dials, stops and removes
 // what the old one made.
@@ -116,6 +119,9 @@ type Spec struct {
 	Guest Guest
 	// Limits bound what the sandbox may use. Zero fields are unlimited.
 	Limits Limits
+	// Network connects the sandbox (FeatureNetwork). Without it the sandbox has
+	// a working loopback and nothing else.
+	Network bool
 	// Labels are kept with the sandbox and returned by List. A driver adds
 	// its own to recognise its sandboxes.
 	Labels map[string]string
@@ -129,6 +135,9 @@ type Rootfs struct {
 	// needs an image format of its own converts and caches by Digest. Deleted
 	// files of lower layers are marked the way overlayfs marks them.
 	Layers []string
+	// Saved lie over Layers: directories that Saver.Save or Import of this
+	// driver has filled (FeatureSave), the topmost first.
+	Saved []string
 	// Digest identifies the content of Layers ("sha256:…"). Equal digests may
 	// share a driver's cache. Empty means: do not cache.
 	Digest string
@@ -184,6 +193,7 @@ type Status struct {
 	ID     string
 	State  State
 	Exit   Exit // meaningful when State is Stopped
+	Memory bool // State is Stopped and Suspender.Resume can bring the processes back
 	Labels map[string]string
 }
 
@@ -209,12 +219,16 @@ const (
 	FeatureProcessLimit = "process limit"
 	FeatureDurableFiles = "files survive a crash of the sandbox or the host"
 	FeatureHostDirs     = "host directories"
-	FeatureCheckpoint   = "memory checkpoint"
+	FeatureCheckpoint   = "memory checkpoint" // Suspender
+	FeatureSave         = "snapshots"         // Saver
+	FeatureResize       = "live limits"       // Resizer
+	FeatureNetwork      = "network"           // Spec.Network
 )
 
 // Features lists every feature, in the order doctor prints them.
 func Features() []string {
-	return []string{FeatureMemoryLimit, FeatureCPULimit, FeatureDiskLimit, FeatureProcessLimit, FeatureDurableFiles, FeatureHostDirs, FeatureCheckpoint}
+	return []string{FeatureMemoryLimit, FeatureCPULimit, FeatureDiskLimit, FeatureProcessLimit, FeatureDurableFiles, FeatureHostDirs,
+		FeatureCheckpoint, FeatureSave, FeatureResize, FeatureNetwork}
 }
 
 // Support says whether a feature works here, and if not why and what helps.

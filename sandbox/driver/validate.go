@@ -73,6 +73,11 @@ func (r Rootfs) validate() error {
 			return err
 		}
 	}
+	for _, dir := range r.Saved {
+		if err := checkDir("saved layer", dir); err != nil {
+			return err
+		}
+	}
 	seen := make(map[string]bool)
 	for _, dir := range r.HostDirs {
 		if err := checkDir("host directory", dir.Source); err != nil {

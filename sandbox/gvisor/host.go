@@ -211,6 +211,9 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 		driver.FeatureDurableFiles: h.durable,
 		driver.FeatureHostDirs:     {OK: true, Reason: hostDirs},
 		driver.FeatureCheckpoint:   {Reason: "this driver does not offer it"},
+		driver.FeatureSave:         {Reason: "this driver does not offer it"},
+		driver.FeatureResize:       {Reason: "this driver does not offer it"},
+		driver.FeatureNetwork:      {Reason: "this driver does not offer it"},
 	}}
 	if d.root {
 		c.Mode = "root"

@@ -12,12 +12,12 @@ import (
 
 // executionColumns are the columns of executions in the order of executionFields.
 const executionColumns = "id, sandbox_id, status, command, exit_code, error, timeout, " +
-	"stdout_bytes, stderr_bytes, output_truncated, created_at, started_at, ended_at"
+	"stdout_bytes, stderr_bytes, output_truncated, created_at, started_at, ended_at, auto_resumed"
 
 func executionFields(x *sandbox.Execution) []any {
 	return []any{
 		&x.ID, &x.SandboxID, &x.Status, document{&x.Command}, &x.ExitCode, &x.Error, &x.Timeout,
-		&x.StdoutBytes, &x.StderrBytes, &x.OutputTruncated, instant{&x.CreatedAt}, instant{&x.StartedAt}, instant{&x.EndedAt},
+		&x.StdoutBytes, &x.StderrBytes, &x.OutputTruncated, instant{&x.CreatedAt}, instant{&x.StartedAt}, instant{&x.EndedAt}, &x.AutoResumed,
 	}
 }
 

@@ -16,7 +16,8 @@ const sandboxColumns = "id, name, description, mode, status, status_reason, owne
 	"runtime_id, runtime_name, runtime_icon_url, runtime_brand_color, runtime_tags, runtime_source, runtime_digest, " +
 	"memory_bytes, cpu_millis, disk_bytes, processes, env, metadata, " +
 	"idle_timeout, execution_timeout, paused_timeout, command, executions, exit_code, guest, " +
-	"created_at, updated_at, ended_at, active_at"
+	"created_at, updated_at, ended_at, active_at, " +
+	"port, network, snapshot_id, snapshot_tag, parent, layers, paused_at, terminates_at, memory"
 
 func sandboxFields(s *sandbox.Sandbox) []any {
 	return []any{
@@ -25,6 +26,7 @@ func sandboxFields(s *sandbox.Sandbox) []any {
 		&s.Limits.MemoryBytes, &s.Limits.CPUMillis, &s.Limits.DiskBytes, &s.Limits.Processes, document{&s.Env}, document{&s.Metadata},
 		&s.Timeouts.Idle, &s.Timeouts.Execution, &s.Timeouts.Paused, document{&s.Command}, &s.Executions, &s.ExitCode, &s.Guest,
 		instant{&s.CreatedAt}, instant{&s.UpdatedAt}, instant{&s.EndedAt}, instant{&s.ActiveAt},
+		&s.Port, document{&s.Network}, &s.SnapshotID, &s.SnapshotTag, &s.Parent, document{&s.Layers}, instant{&s.PausedAt}, instant{&s.TerminatesAt}, &s.Memory,
 	}
 }
 

@@ -71,6 +71,9 @@ func (d *Driver) support() map[string]driver.Support {
 		support[feature] = driver.Support{OK: true, Reason: "accepted, not enforced"}
 	}
 	support[driver.FeatureCheckpoint] = driver.Support{Reason: "the fake driver keeps no memory"}
+	for _, feature := range []string{driver.FeatureSave, driver.FeatureResize, driver.FeatureNetwork} {
+		support[feature] = driver.Support{Reason: "this driver does not offer it"}
+	}
 	for feature, reason := range d.cfg.Unsupported {
 		support[feature] = driver.Support{Reason: reason}
 	}
