@@ -8,6 +8,8 @@
 // one of them fails the run. The word "all" matches every skip, and
 // SANDGATE_TEST_ALLOW_SKIP holds the words that are excused from it.
 //
+// What fails is run once more, alone: see again.go.
+//
 // The exit status is that of go test, or 1 when a required test was skipped.
 package main
 
@@ -26,6 +28,25 @@ func main() {
 }
 
 func run(args []string, getenv func(string) string, out io.Writer) int {
+	began := time.Now()
+	s := newSummary(out)
+	code := goTest(args, s)
+	s.print(time.Since(began))
+	if code != 0 && !s.again(args, goTest, out) {
+		return code
+	}
+	missing := s.required(words(getenv("SANDGATE_TEST_REQUIRE")), words(getenv("SANDGATE_TEST_ALLOW_SKIP")))
+	for _, m := range missing {
+		fmt.Fprintf(out, "must not be skipped here: %s\n", m)
+	}
+	if len(missing) > 0 {
+		return 1
+	}
+	return 0
+}
+
+// goTest runs go test and returns its exit status.
+func goTest(args []string, s *summary) int {
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
 	events, err := cmd.StdoutPipe()
@@ -36,12 +57,8 @@ func run(args []string, getenv func(string) string, out io.Writer) int {
 		fmt.Fprintf(os.Stderr, "start go test: %v\n", err)
 		return 1
 	}
-	began := time.Now()
-	s := newSummary(out)
 	readErr := s.read(events)
 	err = cmd.Wait()
-	s.print(time.Since(began))
-
 	exit, isExit := errors.AsType[*exec.ExitError](err)
 	switch {
 	case readErr != nil:
@@ -51,13 +68,6 @@ func run(args []string, getenv func(string) string, out io.Writer) int {
 		return max(exit.ExitCode(), 1)
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "go test: %v\n", err)
-		return 1
-	}
-	missing := s.required(words(getenv("SANDGATE_TEST_REQUIRE")), words(getenv("SANDGATE_TEST_ALLOW_SKIP")))
-	for _, m := range missing {
-		fmt.Fprintf(out, "must not be skipped here: %s\n", m)
-	}
-	if len(missing) > 0 {
 		return 1
 	}
 	return 0

@@ -38,10 +38,15 @@ type summary struct {
 	skips  []skip
 	failed []string // "package test", or a package that failed outside of its tests
 	total  int      // tests that passed
+
+	failedPackages []string
+	failedTests    map[string][]string // by package: tests of the top level, "" for the package itself
+	broken         bool                // something did not build
+	race           bool                // the race detector spoke
 }
 
 func newSummary(out io.Writer) *summary {
-	return &summary{out: out, output: map[string][]string{}, passed: map[string]int{}}
+	return &summary{out: out, output: map[string][]string{}, passed: map[string]int{}, failedTests: map[string][]string{}}
 }
 
 func (s *summary) read(r io.Reader) error {
@@ -63,7 +68,9 @@ func (s *summary) add(e event) {
 	switch e.Action {
 	case "output":
 		s.output[key] = append(s.output[key], e.Output)
+		s.race = s.race || strings.Contains(e.Output, "WARNING: DATA RACE")
 	case "build-output":
+		s.broken = true
 		fmt.Fprint(s.out, e.Output)
 	case "pass", "fail", "skip":
 		if e.Test == "" {
@@ -85,6 +92,9 @@ func (s *summary) endTest(e event) {
 		s.skips = append(s.skips, skip{short(e.Package), e.Test, reason(output)})
 	case "fail":
 		s.failed = append(s.failed, short(e.Package)+" "+e.Test)
+		if !strings.Contains(e.Test, "/") {
+			s.failedTests[e.Package] = append(s.failedTests[e.Package], e.Test)
+		}
 		fmt.Fprint(s.out, strings.Join(output, ""))
 	}
 }
@@ -103,11 +113,27 @@ func (s *summary) endPackage(e event) {
 		if !slices.ContainsFunc(s.failed, func(f string) bool { return strings.HasPrefix(f, short(e.Package)+" ") }) {
 			s.failed = append(s.failed, short(e.Package)+" (outside of its tests)")
 		}
+		s.failedPackages = append(s.failedPackages, e.Package)
+		// A package that ended early (a panic, its time limit) has not run all.
+		if len(s.failedTests[e.Package]) == 0 || s.unfinished(key) {
+			s.failedTests[e.Package] = []string{""}
+		}
 	case s.passed[e.Package] > 0:
 		fmt.Fprintf(s.out, "ok    %-28s %3d tests  %6.1fs\n", short(e.Package), s.passed[e.Package], e.Elapsed)
 	case slices.ContainsFunc(s.skips, func(k skip) bool { return k.pkg == short(e.Package) }):
 		fmt.Fprintf(s.out, "skip  %-28s\n", short(e.Package))
 	}
+}
+
+// unfinished reports whether a test of the package has written something and
+// never ended. key is that of the package.
+func (s *summary) unfinished(key string) bool {
+	for k := range s.output {
+		if k != key && strings.HasPrefix(k, key) {
+			return true
+		}
+	}
+	return false
 }
 
 // print writes the end of the report: skips grouped by reason, then one line.

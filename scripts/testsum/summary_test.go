@@ -87,3 +87,53 @@ func write(t *testing.T, path, content string) {
 		t.Fatal(err)
 	}
 }
+
+// TestAgain lets tests fail the first time they run.
+func TestAgain(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "go.mod", "module github.com/sandgate/sandgate\n\ngo 1.26\n")
+	const once = `
+import ("os"; "testing")
+func once(t *testing.T, name string) {
+	if _, err := os.Stat(name); err != nil {
+		os.WriteFile(name, nil, 0o600)
+		t.Fatal("the first time")
+	}
+}
+`
+	write(t, "flaky/flaky_test.go", "package flaky"+once+`
+func TestGood(t *testing.T) {}
+func TestFlaky(t *testing.T) { t.Run("part", func(t *testing.T) { once(t, "1") }) }
+`)
+	write(t, "dies/dies_test.go", "package dies"+once+`
+func TestDies(t *testing.T) {
+	if _, err := os.Stat("1"); err != nil {
+		os.WriteFile("1", nil, 0o600)
+		os.Exit(3)
+	}
+}
+func TestLast(t *testing.T) { _ = once }
+`)
+	var out bytes.Buffer
+	if code := run([]string{"./..."}, func(string) string { return "" }, &out); code != 0 {
+		t.Fatalf("exit status %d\n%s", code, out.String())
+	}
+	for _, want := range []string{"flaky: failed among the others", "  flaky ^(TestFlaky)$", "  dies "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+	write(t, "many/many_test.go", "package many"+once+`
+func TestA(t *testing.T) { once(t, "a") }
+func TestB(t *testing.T) { once(t, "b") }
+func TestC(t *testing.T) { once(t, "c") }
+func TestD(t *testing.T) { once(t, "d") }
+`)
+	if code := run([]string{"./..."}, func(string) string { return "" }, &out); code == 0 {
+		t.Error("four failures must not be taken for an accident")
+	}
+	write(t, "always/always_test.go", "package always\nimport \"testing\"\nfunc TestAlways(t *testing.T) { t.Fatal(\"no\") }\n")
+	if code := run([]string{"./..."}, func(string) string { return "" }, &out); code == 0 {
+		t.Error("a test that fails twice must fail the run")
+	}
+}
