@@ -34,6 +34,10 @@ type Command struct {
 	TTY *TTY `json:"tty,omitempty"`
 	// NoStdin gives the process an empty standard input (/dev/null).
 	NoStdin bool `json:"noStdin,omitempty"`
+	// Keep makes the guest keep the process after its end, with its exit and
+	// its latest output, until Conn.Forget, although somebody has collected
+	// the exit. The guest bounds how many it keeps so, and for how long.
+	Keep bool `json:"keep,omitempty"`
 }
 
 // TTY describes a pseudo terminal.
@@ -58,6 +62,9 @@ type Size struct {
 type Output struct {
 	Stdout io.Writer
 	Stderr io.Writer
+	// Skipped, when not nil, is called as the writers are, with how many
+	// bytes of output the guest no longer held before those that come next.
+	Skipped func(n int64)
 }
 
 // Exit is how a process ended: by Code, or by Signal when that is not empty.

@@ -182,6 +182,24 @@ func (c *Conn) Signal(ctx context.Context, id, signal string) error {
 	return c.call(ctx, wire.OpSignal, wire.Signal{ID: id, Signal: signal}, nil)
 }
 
+// SignalSession sends the named signal to every process of the session that id
+// leads, whatever groups a shell has made in it. Codes are those of Signal.
+func (c *Conn) SignalSession(ctx context.Context, id, signal string) error {
+	if wire.SignalNumber(signal) == 0 {
+		return fault.InvalidField("signal", "there is no signal %q", wire.Printable(signal, 32))
+	}
+	return c.call(ctx, wire.OpSignal, wire.Signal{ID: id, Signal: signal, Session: true}, nil)
+}
+
+// Forget lets the guest drop a process that was started with Command.Keep and
+// has ended. Its id is free again.
+//
+// Codes: NotFound, State when it has not ended, Unsupported by an older guest,
+// which keeps nothing.
+func (c *Conn) Forget(ctx context.Context, id string) error {
+	return c.call(ctx, wire.OpForget, wire.Target{ID: id}, nil)
+}
+
 // Shutdown asks PID 1 to end every process and exit, and waits until the
 // connection has ended.
 func (c *Conn) Shutdown(ctx context.Context) error {

@@ -33,6 +33,9 @@ func (p *Process) run(out Output) {
 func (p *Process) deliver(out Output) (Exit, error) {
 	frames := wire.NewFrameReader(p.op)
 	stdout, stderr := sink{out.Stdout}, sink{out.Stderr}
+	if n := p.Skipped(); n > 0 && out.Skipped != nil {
+		out.Skipped(n)
+	}
 	for {
 		kind, _, err := frames.Next()
 		if err != nil {
@@ -44,7 +47,7 @@ func (p *Process) deliver(out Output) (Exit, error) {
 		case wire.KindStderr:
 			err = p.copy(&stderr, frames)
 		case wire.KindGap:
-			err = p.skip(frames)
+			err = p.skip(frames, out.Skipped)
 		case wire.KindExit:
 			var e wire.Exit
 			if err := frames.JSON(&e); err != nil {
@@ -85,7 +88,7 @@ func (p *Process) copy(w *sink, frame *wire.FrameReader) error {
 	return nil
 }
 
-func (p *Process) skip(frame *wire.FrameReader) error {
+func (p *Process) skip(frame *wire.FrameReader, tell func(int64)) error {
 	to, err := frame.Offset()
 	if err != nil {
 		return err
@@ -96,6 +99,9 @@ func (p *Process) skip(frame *wire.FrameReader) error {
 	}
 	p.skipped.Add(gap)
 	p.offset.Store(to)
+	if tell != nil && gap > 0 {
+		tell(gap)
+	}
 	return nil
 }
 

@@ -184,6 +184,11 @@ func (p *Process) Signal(ctx context.Context, name string) error {
 	return p.conn.Signal(ctx, p.id, name)
 }
 
+// SignalSession sends a signal as Conn.SignalSession does.
+func (p *Process) SignalSession(ctx context.Context, name string) error {
+	return p.conn.SignalSession(ctx, p.id, name)
+}
+
 // CloseOutput closes the read end of standard output inside the sandbox, so
 // that the process gets SIGPIPE when it writes on. The output of a terminal is
 // dropped from then on.
@@ -201,7 +206,8 @@ func (p *Process) Hangup(ctx context.Context) error {
 // Wait waits until the process has ended and all its output has been given to
 // the writers. If the connection is lost first the error is ErrLost and the
 // process goes on; Attach finds it again. The guest forgets a process whose
-// exit Wait has returned, and its id is free again.
+// exit Wait has returned, and its id is free again; but one that was started
+// with Command.Keep stays until Conn.Forget.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	if err := p.await(ctx); err != nil {
 		return Exit{}, err

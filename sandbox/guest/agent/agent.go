@@ -37,6 +37,10 @@ type Config struct {
 	// that nobody has collected, and for how long (128, 15 min).
 	KeepFinished int
 	KeepTime     time.Duration
+	// KeepUnforgotten and KeepUnforgottenTime bound those that the host asked
+	// to keep until it forgets them (256, 7 days).
+	KeepUnforgotten     int
+	KeepUnforgottenTime time.Duration
 	// SocketCheck is how often PID 1 looks whether the path of its socket
 	// still is its socket (2 s).
 	SocketCheck time.Duration
@@ -61,9 +65,13 @@ func (c Config) withDefaults() Config {
 	orTime(&c.HangupGrace, 5*time.Second)
 	orTime(&c.ShutdownGrace, 500*time.Millisecond)
 	orTime(&c.KeepTime, 15*time.Minute)
+	orTime(&c.KeepUnforgottenTime, 7*24*time.Hour)
 	orTime(&c.SocketCheck, 2*time.Second)
 	if c.KeepFinished == 0 {
 		c.KeepFinished = 128
+	}
+	if c.KeepUnforgotten == 0 {
+		c.KeepUnforgotten = 256
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -60,7 +60,7 @@ func (att *attachment) detach() {
 		p.mu.Lock()
 		p.attached = slices.DeleteFunc(p.attached, func(other *attachment) bool { return other == att })
 		alone := p.ended && len(p.attached) == 0
-		collected := p.collected
+		collected := p.collected && !p.keep
 		p.changed.Broadcast()
 		p.mu.Unlock()
 		switch {

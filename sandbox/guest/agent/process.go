@@ -32,6 +32,7 @@ type process struct {
 	attached  []*attachment
 	discard   bool // standard output is not wanted any more
 	collected bool // somebody has taken over the exit
+	keep      bool // stays after that until it is forgotten
 	hungUp    bool
 	ended     bool // dead, and all its output is in the ring
 	endedAt   time.Time
@@ -174,8 +175,8 @@ func (p *process) closeOutput() {
 }
 
 // signalName sends a signal: to the foreground group of a terminal, otherwise
-// to the group that the process leads.
-func (p *process) signalName(name string) error {
+// to the group that the process leads, or to all of its session.
+func (p *process) signalName(name string, session bool) error {
 	sig := syscall.Signal(wire.SignalNumber(name))
 	if sig == 0 {
 		return fault.InvalidField("signal", "there is no signal %q", wire.Printable(name, 32))
@@ -198,7 +199,11 @@ func (p *process) signalName(name string) error {
 			return nil
 		}
 	}
-	if err := syscall.Kill(-group, sig); err != nil {
+	err := syscall.Kill(-group, sig)
+	if session && signalSession(p.pid, group, sig) {
+		err = nil
+	}
+	if err != nil {
 		if err == syscall.ESRCH {
 			return p.endedError()
 		}

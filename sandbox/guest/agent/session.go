@@ -136,7 +136,7 @@ func (s *session) operate(st *yamux.Stream, req wire.Request) {
 		})
 	case wire.OpSignal:
 		simple(s, st, req, func(args wire.Signal) string { return args.ID }, func(p *process, args wire.Signal) error {
-			return p.signalName(args.Signal)
+			return p.signalName(args.Signal, args.Session)
 		})
 	case wire.OpResize:
 		simple(s, st, req, func(args wire.Resize) string { return args.ID }, func(p *process, args wire.Resize) error {
@@ -146,6 +146,8 @@ func (s *session) operate(st *yamux.Stream, req wire.Request) {
 		simple(s, st, req, targetID, func(p *process, _ wire.Target) error { p.closeOutput(); return nil })
 	case wire.OpHangup:
 		simple(s, st, req, targetID, func(p *process, _ wire.Target) error { p.hangup(); return nil })
+	case wire.OpForget:
+		simple(s, st, req, targetID, func(p *process, _ wire.Target) error { return p.forget() })
 	case wire.OpWrite:
 		with(s, st, req, func(args wire.Write) error { return s.writeFile(st, args) })
 	case wire.OpRead:

@@ -19,7 +19,7 @@ func (a *Agent) start(cmd guest.Command, att *attachment) (*process, error) {
 	if err := check(cmd); err != nil {
 		return nil, err
 	}
-	p := &process{id: cmd.ID, label: cmd.Label, title: title(cmd), agent: a, started: a.cfg.Now()}
+	p := &process{id: cmd.ID, label: cmd.Label, title: title(cmd), agent: a, started: a.cfg.Now(), keep: cmd.Keep}
 	p.changed = sync.NewCond(&p.mu)
 	if err := a.claim(p); err != nil {
 		return nil, err

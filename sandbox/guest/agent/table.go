@@ -57,7 +57,24 @@ func (p *process) settle() bool {
 	for p.ended && len(p.attached) > 0 && !over {
 		p.changed.Wait()
 	}
-	return p.collected && len(p.attached) == 0
+	return p.collected && !p.keep && len(p.attached) == 0
+}
+
+// forget ends the keeping of a process that has ended. Whoever is still
+// attached is the one who has collected its exit and is about to leave.
+func (p *process) forget() error {
+	p.mu.Lock()
+	if !p.ended {
+		p.mu.Unlock()
+		return fault.New(fault.State, "process %q has not ended", p.id)
+	}
+	p.keep, p.collected = false, true
+	alone := len(p.attached) == 0
+	p.mu.Unlock()
+	if alone {
+		p.agent.drop(p)
+	}
+	return nil
 }
 
 // drop forgets a process.
@@ -127,26 +144,31 @@ func (a *Agent) ownsNow(pid int, but *process) bool {
 	return slices.ContainsFunc(a.all(), func(p *process) bool { return p != but && p.pid == pid })
 }
 
-// sweepNow drops finished processes that nobody collected: those kept for too
-// long, and the oldest of too many. It sets a timer for the next one to go.
+// finished is a process that has ended and is still kept.
+type finished struct {
+	p  *process
+	at time.Time
+}
+
+// sweepNow drops finished processes that nobody collected, or forgot where they
+// are to be kept: those kept for too long, and the oldest of too many. It sets a
+// timer for the next one to go.
 func (a *Agent) sweepNow() {
-	type finished struct {
-		p  *process
-		at time.Time
-	}
-	var kept []finished
+	var uncollected, unforgotten []finished
 	for _, p := range a.all() {
 		p.mu.Lock()
-		if p.ended && len(p.attached) == 0 {
-			kept = append(kept, finished{p, p.endedAt})
+		switch {
+		case !p.ended || len(p.attached) > 0:
+		case p.keep:
+			unforgotten = append(unforgotten, finished{p, p.endedAt})
+		default:
+			uncollected = append(uncollected, finished{p, p.endedAt})
 		}
 		p.mu.Unlock()
 	}
-	slices.SortFunc(kept, func(x, y finished) int { return x.at.Compare(y.at) })
-	oldest := a.cfg.Now().Add(-a.cfg.KeepTime)
-	for len(kept) > 0 && (len(kept) > a.cfg.KeepFinished || !kept[0].at.After(oldest)) {
-		a.drop(kept[0].p)
-		kept = kept[1:]
+	next, more := a.dropOld(uncollected, a.cfg.KeepFinished, a.cfg.KeepTime)
+	if later, also := a.dropOld(unforgotten, a.cfg.KeepUnforgotten, a.cfg.KeepUnforgottenTime); also && (!more || later < next) {
+		next, more = later, true
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -154,7 +176,22 @@ func (a *Agent) sweepNow() {
 		a.sweep.Stop()
 		a.sweep = nil
 	}
-	if len(kept) > 0 && !a.closed {
-		a.sweep = time.AfterFunc(max(kept[0].at.Sub(oldest), time.Second), a.sweepNow)
+	if more && !a.closed {
+		a.sweep = time.AfterFunc(max(next, time.Second), a.sweepNow)
 	}
+}
+
+// dropOld drops all but count of the processes and those that ended longer ago
+// than keep, and tells in how long the next one has to go, if one is left.
+func (a *Agent) dropOld(list []finished, count int, keep time.Duration) (next time.Duration, more bool) {
+	slices.SortFunc(list, func(x, y finished) int { return x.at.Compare(y.at) })
+	oldest := a.cfg.Now().Add(-keep)
+	for len(list) > 0 && (len(list) > count || !list[0].at.After(oldest)) {
+		a.drop(list[0].p)
+		list = list[1:]
+	}
+	if len(list) == 0 {
+		return 0, false
+	}
+	return list[0].at.Sub(oldest), true
 }

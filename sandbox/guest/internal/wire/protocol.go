@@ -45,8 +45,10 @@
 // On start and attach streams, data is standard input and eof ends it; the
 // end of the stream detaches and leaves standard input as it is. After exit
 // the host answers with collected when somebody has taken the exit over;
-// without it the guest keeps the exit for a later attach. Everything that
-// must not wait behind a standard input that nobody reads (resize, signal,
+// without it the guest keeps the exit for a later attach. A process that was
+// started with keep stays all the same, with its exit and its latest output,
+// until forget: the host says so when it has written the exit down, so that
+// its own death in between loses nothing. Everything that must not wait behind a standard input that nobody reads (resize, signal,
 // close-output, hangup, detach) is an operation of its own.
 //
 // # Trust
@@ -114,6 +116,7 @@ const (
 	OpResize      Op = "resize"       // Resize → nothing
 	OpCloseOutput Op = "close-output" // Target → nothing
 	OpHangup      Op = "hangup"       // Target → nothing
+	OpForget      Op = "forget"       // Target → nothing
 	OpWrite       Op = "write"        // Write → nothing, then frames
 	OpRead        Op = "read"         // Read → File, then frames
 	OpDial        Op = "dial"         // Dial → Dialed, then frames
@@ -189,10 +192,12 @@ type Target struct {
 	ID string `json:"id"`
 }
 
-// Signal sends a signal, named without "SIG".
+// Signal sends a signal, named without "SIG": to the process group, or with
+// Session to every process of the session that the process leads.
 type Signal struct {
-	ID     string `json:"id"`
-	Signal string `json:"signal"`
+	ID      string `json:"id"`
+	Signal  string `json:"signal"`
+	Session bool   `json:"session,omitempty"`
 }
 
 // Resize sets a terminal's size; 0 leaves a dimension as it is.
