@@ -16,6 +16,18 @@ type Usage struct {
 	NetIn       int64         // bytes since its creation
 	NetOut      int64         // bytes since its creation
 	Limits      Limits
+
+	MemorySecond float64       // byte seconds since its creation
+	Uptime       time.Duration // since its creation, without the times it was down
+	Raw          Counters      // what the others are counted on from
+}
+
+// Counters are counts of the driver and of the network, which begin at zero
+// whenever a sandbox starts.
+type Counters struct {
+	CPU    time.Duration
+	NetIn  int64
+	NetOut int64
 }
 
 // Stats sums up the use of many sandboxes over a time.
@@ -43,6 +55,21 @@ type UsageStore interface {
 	Stats(ctx context.Context, owner, org string, start, end time.Time) (Stats, error)
 	// TrimUsage drops samples before a time, but for the last of each sandbox.
 	TrimUsage(ctx context.Context, before time.Time) error
+	// ThinUsage leaves of the samples from a time to another the last of each
+	// step, of each sandbox.
+	ThinUsage(ctx context.Context, from, to time.Time, step time.Duration) error
+
+	// Held sums up the limits of what is live, of an owner, of an org, or of
+	// both; empty does not restrict. What is paused or suspended holds its
+	// disk, but neither memory nor CPU.
+	Held(ctx context.Context, owner, org string) (Quota, error)
+	// Due returns sandboxes of a driver whose time is up: paused ones that
+	// terminate by now, and idle ones whose idle timeout has passed since
+	// ActiveAt. It does not look at the others.
+	Due(ctx context.Context, driver string, now time.Time, limit int) ([]Sandbox, error)
+	// TouchSandbox notes activity; ActiveAt never goes back. It changes
+	// nothing else, UpdatedAt included.
+	TouchSandbox(ctx context.Context, id string, at time.Time) error
 }
 
 // Quota bounds what one principal, or one org, may have live at a time. Zero
