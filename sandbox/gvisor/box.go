@@ -28,9 +28,17 @@ func (b box) data() string      { return filepath.Join(b.dir, "data") }
 func (b box) disk() string      { return filepath.Join(b.dir, "disk.img") }
 func (b box) filestore() string { return filepath.Join(b.dir, "filestore") }
 func (b box) saved() string     { return filepath.Join(b.dir, "upper.tar") }
+func (b box) held() string      { return filepath.Join(b.dir, "held") }
+func (b box) image() string     { return filepath.Join(b.dir, "image") }
 func (b box) launchLog() string { return filepath.Join(b.dir, "launch.log") }
 func (b box) runscLog() string  { return filepath.Join(b.dir, "runsc.log") }
 func (b box) panicLog() string  { return filepath.Join(b.dir, "panic.log") }
+
+// imageRecord says that there is a memory image.
+func (b box) imageRecord() string { return filepath.Join(b.image(), "image.json") }
+
+// upperDir is the name of the private layer in the data folder.
+const upperDir = "upper"
 
 // storage says who keeps what a sandbox writes.
 type storage string
@@ -40,8 +48,8 @@ const (
 	sentryFile  storage = "sentry file"  // an unlinked file of gVisor, saved by Stop
 )
 
-// record is what Create decided. It is written once, as the last step of
-// Create: a directory without it is a leftover.
+// record is what Create decided, and Resize since. It is written as the last
+// step of Create: a directory without it is a leftover.
 type record struct {
 	Spec    driver.Spec `json:"spec"`
 	Storage storage     `json:"storage"`
@@ -54,6 +62,8 @@ type life struct {
 	Started bool `json:"started"`
 	// BootID is the host's boot in which it was last launched.
 	BootID string `json:"bootId,omitempty"`
+	// Build is the gVisor that it was last launched with.
+	Build string `json:"build,omitempty"`
 	// Ending is set while a Stop or Remove is under way: the end is wanted.
 	Ending bool `json:"ending,omitempty"`
 	// Exit is how it ended; nil while it runs and until somebody looked.

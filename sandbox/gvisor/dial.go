@@ -29,6 +29,9 @@ func (d *Driver) Dial(ctx context.Context, id string) (io.ReadWriteCloser, error
 	if _, err := d.inspectRunning(ctx, id); err != nil {
 		return nil, err
 	}
+	if err := d.endLostHold(ctx, d.box(id)); err != nil {
+		return nil, dialFault(err, id)
+	}
 	theirIn, ourOut, err := makePipe(false)
 	if err != nil {
 		return nil, dialFault(err, id)

@@ -28,13 +28,19 @@ func mountDisk(image, dir string) error {
 	return nil
 }
 
-// attachLoop binds image to a free loop device.
+// attachLoop returns the loop device that image is bound to, or binds it to a
+// free one: two devices on one image would be two file systems that destroy
+// each other. That somebody binds it at the same time a lock on the sandbox
+// prevents.
 func attachLoop(image string) (*os.File, error) {
 	backing, err := os.OpenFile(image, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open disk image: %w", err)
 	}
 	defer backing.Close()
+	if loop, err := findLoop(backing); loop != nil || err != nil {
+		return loop, err
+	}
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open loop control: %w", err)
@@ -63,6 +69,35 @@ func attachLoop(image string) (*os.File, error) {
 		}
 	}
 	return nil, errors.New("attach disk image: no loop device stayed free")
+}
+
+// findLoop returns the loop device that a file is bound to, or nil. While it is
+// open the device stays bound.
+func findLoop(backing *os.File) (*os.File, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(backing.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("stat disk image: %w", err)
+	}
+	bound, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, fmt.Errorf("list loop devices: %w", err)
+	}
+	for _, file := range bound {
+		name, err := os.ReadFile(file)
+		if err != nil || filepath.Base(strings.TrimSpace(string(name))) != filepath.Base(backing.Name()) {
+			continue
+		}
+		loop, err := os.OpenFile("/dev/"+strings.Split(file, "/")[3], os.O_RDWR, 0)
+		if err != nil {
+			continue // of another owner, or gone
+		}
+		info, err := unix.IoctlLoopGetStatus64(int(loop.Fd()))
+		if err == nil && info.Inode == st.Ino && info.Device == st.Dev {
+			return loop, nil
+		}
+		loop.Close()
+	}
+	return nil, nil
 }
 
 // makeDisk makes a sparse file with an empty ext4 file system.

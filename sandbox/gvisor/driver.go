@@ -34,6 +34,8 @@ type Config struct {
 	Executable string
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
+	// Network connects sandboxes that ask for it; nil: none may.
+	Network driver.Network
 }
 
 // Driver runs sandboxes on the embedded gVisor. It holds nothing that is not
@@ -46,6 +48,8 @@ type Driver struct {
 	root       bool   // true: mounts and cgroups are ours to make
 	cgroup     string // parent of all our cgroups, unique to dir
 
+	network driver.Network
+
 	locks  keyedMutex
 	host   func() host     // probed once
 	ctx    context.Context // of what runs in the background
@@ -57,9 +61,10 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver  = (*Driver)(nil)
-	_ driver.Stats   = (*Driver)(nil)
-	_ driver.Cleaner = (*Driver)(nil)
+	_ driver.Driver    = (*Driver)(nil)
+	_ driver.Stats     = (*Driver)(nil)
+	_ driver.Cleaner   = (*Driver)(nil)
+	_ driver.Suspender = (*Driver)(nil)
 )
 
 // New opens the driver on its state directory. It starts nothing and removes
@@ -78,6 +83,7 @@ func New(c Config) (*Driver, error) {
 		executable: c.Executable,
 		now:        c.Now,
 		root:       os.Geteuid() == 0,
+		network:    c.Network,
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)

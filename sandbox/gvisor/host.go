@@ -111,7 +111,7 @@ func (d *Driver) probeMounts(ctx context.Context, s storage, withDisk bool) driv
 	if err := writeJSON(b.plan(), &p, false); err != nil {
 		return no(err)
 	}
-	if err := d.runLauncher(ctx, b.plan(), b.launchLog(), nil, func(int) error { return nil }); err != nil {
+	if err := d.runLauncher(ctx, b.plan(), b.launchLog(), nil, nil, func(int) error { return nil }); err != nil {
 		if why := launchErrors(b.launchLog()); why != "" {
 			return driver.Support{Reason: firstLine(why)}
 		}
@@ -210,10 +210,10 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 		driver.FeatureProcessLimit: {OK: true, Reason: "for each user inside"},
 		driver.FeatureDurableFiles: h.durable,
 		driver.FeatureHostDirs:     {OK: true, Reason: hostDirs},
-		driver.FeatureCheckpoint:   {Reason: "this driver does not offer it"},
+		driver.FeatureCheckpoint:   {OK: true, Reason: "for this build of gVisor and this kind of processor"},
 		driver.FeatureSave:         {Reason: "this driver does not offer it"},
 		driver.FeatureResize:       {Reason: "this driver does not offer it"},
-		driver.FeatureNetwork:      {Reason: "this driver does not offer it"},
+		driver.FeatureNetwork:      d.probeNetwork(),
 	}}
 	if d.root {
 		c.Mode = "root"

@@ -46,6 +46,7 @@ func (d *Driver) Inspect(ctx context.Context, id string) (driver.Status, error) 
 			l.Exit = &exit
 		}
 		status.Exit = *l.Exit
+		status.Memory = b.hasImage()
 	}
 	return status, ctxFault(ctx)
 }
@@ -99,6 +100,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Status, error) {
 			return nil, err
 		default:
 			list = append(list, s)
+			d.endLostHolds(s)
 		}
 	}
 	slices.SortFunc(list, func(a, b driver.Status) int { return strings.Compare(a.ID, b.ID) })

@@ -35,7 +35,12 @@ type plan struct {
 const (
 	goFD   = 3 // a pipe: a byte means go on, its end means give up
 	lockFD = 4 // the sandbox's lock, held until the launcher ends; may be closed
+	// networkFD is the network namespace to run the sandbox in; may be closed.
+	networkFD = 5
 )
+
+// networkPath names networkFD to runsc, which the launcher becomes.
+const networkPath = "/proc/self/fd/5"
 
 // launch reads the plan named by the first argument, mounts, and turns this
 // process into runsc. On failure it says why on standard error and exits with
@@ -56,6 +61,7 @@ func prepare(args []string) error {
 	// These are for this process alone, not for those it leaves behind.
 	unix.CloseOnExec(goFD)
 	unix.CloseOnExec(lockFD)
+	unix.CloseOnExec(networkFD)
 	p, err := readPlan(args[0])
 	if err != nil {
 		return err

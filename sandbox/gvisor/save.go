@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -66,32 +68,39 @@ func (d *Driver) others(ctx context.Context, id string) (map[int32]bool, error) 
 	return pids, nil
 }
 
-// saveFiles writes the private layer of a running sandbox to its archive,
-// which appears complete or not at all.
+// saveFiles keeps the private layer of a running sandbox for its next start.
 func (d *Driver) saveFiles(ctx context.Context, b box) error {
-	f, err := os.CreateTemp(b.dir, "new-*")
+	release, err := d.hold(ctx, b)
+	if err != nil {
+		return err
+	}
+	// Whatever comes next, PID 1 must be able to hear of it.
+	return errors.Join(d.tarUpper(ctx, b, b.saved()), release())
+}
+
+// tarUpper writes the private layer of a sandbox that is held still to an
+// archive, which appears complete and durable or not at all.
+func (d *Driver) tarUpper(ctx context.Context, b box, archive string) error {
+	f, err := os.CreateTemp(filepath.Dir(archive), "new-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	id := b.id()
-	if err := d.call(ctx, id, boot.ContMgrPause, nil, nil); err != nil {
-		return fmt.Errorf("hold the sandbox still: %w", err)
-	}
-	opts := control.TarRootfsUpperLayerOpts{ContainerID: id, FilePayload: urpc.FilePayload{Files: []*os.File{f}}}
-	err = d.call(ctx, id, boot.FsTarRootfsUpperLayer, &opts, nil, f)
-	// Whatever comes next, PID 1 must be able to hear of it.
-	resume, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	if resumeErr := d.call(resume, id, boot.ContMgrResume, nil, nil); err == nil {
-		err = resumeErr
-	}
-	if err != nil {
-		return fmt.Errorf("save the files: %w", err)
+	opts := control.TarRootfsUpperLayerOpts{ContainerID: b.id(), FilePayload: urpc.FilePayload{Files: []*os.File{f}}}
+	if err := d.call(ctx, b.id(), boot.FsTarRootfsUpperLayer, &opts, nil, f); err != nil {
+		return fmt.Errorf("save the files: %w", noSpace(err))
 	}
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("save the files: %w", err)
 	}
-	return os.Rename(f.Name(), b.saved())
+	return os.Rename(f.Name(), archive)
+}
+
+// noSpace recognises a full disk in what the sentry answers.
+func noSpace(err error) error {
+	if refused, ok := errors.AsType[refusal](err); ok && strings.Contains(string(refused), unix.ENOSPC.Error()) {
+		return errors.Join(unix.ENOSPC, err)
+	}
+	return err
 }

@@ -20,11 +20,13 @@ import (
 )
 
 // shellGuest is a guest for tests of the driver alone: a stream to it is a
-// shell.
+// shell. PID 1 runs /job when it is sent USR1: what a stream starts does not
+// live through a suspension.
 const shellGuest = `#!/bin/sh
 case $1 in
 init)
 	trap 'exit 0' TERM
+	trap '/bin/sh /job &' USR1
 	while :; do sleep 1000 & wait; done ;;
 relay)
 	exec /bin/sh 2>&1 ;;

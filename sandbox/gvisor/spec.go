@@ -22,7 +22,7 @@ var capabilities = []string{
 var ociCapabilities = &specs.LinuxCapabilities{Bounding: capabilities, Effective: capabilities, Permitted: capabilities}
 
 // ociSpec describes the sandbox to runsc.
-func (d *Driver) ociSpec(b box, r *record) *specs.Spec {
+func (d *Driver) ociSpec(b box, r *record, resume bool) *specs.Spec {
 	hostname := r.Spec.Hostname
 	if hostname == "" {
 		hostname = r.Spec.ID
@@ -51,7 +51,11 @@ func (d *Driver) ociSpec(b box, r *record) *specs.Spec {
 		limit := uint64(n)
 		s.Process.Rlimits = append(s.Process.Rlimits, specs.POSIXRlimit{Type: "RLIMIT_NPROC", Soft: limit, Hard: limit})
 	}
-	if _, err := os.Lstat(b.saved()); err == nil {
+	if r.Spec.Network {
+		s.Linux.Namespaces[len(s.Linux.Namespaces)-1].Path = networkPath
+	}
+	// A memory image has the files of this kind of storage in it.
+	if _, err := os.Lstat(b.saved()); err == nil && !resume {
 		s.Annotations[specutils.AnnotationRootfsUpperTar] = b.saved()
 	}
 	return s
@@ -73,16 +77,23 @@ func mounts(spec driver.Spec) []specs.Mount {
 	}
 }
 
-// runscArgs is the command line with which the launcher becomes runsc.
-func (d *Driver) runscArgs(b box, r *record) []string {
+// runscArgs is the command line with which the launcher becomes runsc. The
+// image, if any, is the directory of a memory image to start from.
+func (d *Driver) runscArgs(b box, r *record, image string) []string {
+	// A network stack of its own with a loopback and nothing else. Ports are
+	// reached through the guest.
+	network := "--network=none"
+	if r.Spec.Network {
+		// The same with the device, the addresses and the routes that are found
+		// in the namespace of the spec.
+		network = "--network=sandbox"
+	}
 	args := []string{
 		"--root=" + d.runDir(),
 		"--log=" + b.runscLog(),
 		"--panic-log=" + b.panicLog(),
 		"--platform=systrap",
-		// An interface-less network stack of its own: the loopback works, and
-		// there is nothing else. Ports are reached through the guest.
-		"--network=none",
+		network,
 		// The launcher's network namespace is new and empty.
 		"--gofer-network-namespace=host",
 		"--host-settings=ignore",
@@ -100,6 +111,10 @@ func (d *Driver) runscArgs(b box, r *record) []string {
 			overlay += fmt.Sprintf(",size=%d", n)
 		}
 		args = append(args, overlay, "--allow-rootfs-tar-annotation")
+	}
+	if image != "" {
+		// Limits may have changed meanwhile; all else is as it was.
+		return append(args, "--restore-spec-validation=ignore", "restore", "--detach", "--bundle="+b.bundle(), "--image-path="+image, b.id())
 	}
 	return append(args, "run", "--detach", "--bundle="+b.bundle(), b.id())
 }

@@ -37,15 +37,24 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	if err != nil {
 		return broken(err, id)
 	}
-	l := h.readLife()
 	if d.running(ctx, id) {
-		return nil
+		return d.failure(d.recoverHold(ctx, h.box), "started", id)
 	}
+	return d.start(ctx, h, r)
+}
+
+// start starts a sandbox that does not run from its files.
+func (d *Driver) start(ctx context.Context, h *held, r *record) error {
+	id := h.id()
+	l := h.readLife()
 	// What is left of an earlier life goes first: it holds the names.
 	if err := d.settle(ctx, h.box, r, &l); err != nil {
 		return d.failure(err, "started", id)
 	}
-	if err := d.launch(ctx, h, r, l); err != nil {
+	if err := h.discardImage(); err != nil {
+		return d.failure(err, "started", id)
+	}
+	if err := d.launch(ctx, h, r, l, ""); err != nil {
 		if n := r.Spec.Limits.MemoryBytes; n > 0 && d.host().oomKills(d.cgroupOf(id)) > 0 {
 			err = fault.Wrap(err, fault.Exhausted, "sandbox %s does not start within its memory limit of %s", id, size(n)).About("sandbox")
 		}
@@ -60,14 +69,19 @@ func broken(err error, id string) error {
 	return fault.Wrap(err, fault.State, "sandbox %s is damaged; delete it", id).About("sandbox")
 }
 
-// launch runs the launcher and waits until PID 1 of the sandbox runs.
-func (d *Driver) launch(ctx context.Context, h *held, r *record, l life) error {
+// launch runs the launcher and waits until PID 1 of the sandbox runs, anew or
+// as it is in a memory image.
+func (d *Driver) launch(ctx context.Context, h *held, r *record, l life, image string) error {
 	p := plan{
 		Rootfs:   h.rootfs(),
-		Layers:   append([]string{h.seed()}, r.Spec.Rootfs.Layers...),
+		Layers:   []string{h.seed()},
 		HostDirs: r.Spec.Rootfs.HostDirs,
-		Args:     d.runscArgs(h.box, r),
+		Args:     d.runscArgs(h.box, r, image),
 	}
+	if r.Storage == hostOverlay {
+		p.Layers = append(p.Layers, r.Spec.Rootfs.Saved...)
+	}
+	p.Layers = append(p.Layers, r.Spec.Rootfs.Layers...)
 	if r.Storage == hostOverlay {
 		p.Data = h.data()
 		if r.Spec.Limits.DiskBytes > 0 {
@@ -82,11 +96,19 @@ func (d *Driver) launch(ctx context.Context, h *held, r *record, l life) error {
 	if err := writeJSON(h.plan(), &p, false); err != nil {
 		return err
 	}
-	if err := writeJSON(h.bundle()+"/config.json", d.ociSpec(h.box, r), false); err != nil {
+	if err := writeJSON(h.bundle()+"/config.json", d.ociSpec(h.box, r, image != ""), false); err != nil {
 		return err
 	}
+	var network *os.File
+	if r.Spec.Network {
+		var err error
+		if network, err = d.attach(ctx, r.Spec.ID); err != nil {
+			return err
+		}
+		defer network.Close()
+	}
 	before := l
-	l = life{Started: true, BootID: bootID()}
+	l = life{Started: true, BootID: bootID(), Build: build()}
 	if err := writeJSON(h.life(), &l, false); err != nil {
 		return err
 	}
@@ -99,7 +121,7 @@ func (d *Driver) launch(ctx context.Context, h *held, r *record, l life) error {
 		}
 		join = func(pid int) error { return host.join(group, pid) }
 	}
-	err := d.runLauncher(ctx, h.plan(), h.launchLog(), h.file, join)
+	err := d.runLauncher(ctx, h.plan(), h.launchLog(), h.file, network, join)
 	if err == nil {
 		return nil
 	}
@@ -116,10 +138,11 @@ func (d *Driver) launch(ctx context.Context, h *held, r *record, l life) error {
 }
 
 // runLauncher runs the launcher on a plan. Its output is a file: a pipe would
-// stay open in the processes it leaves behind. The lock, which may be nil, is
-// held by the launcher too. The launcher prepares while join is called with
-// its process id, and starts nothing before join has returned.
-func (d *Driver) runLauncher(ctx context.Context, planFile, logFile string, lock *os.File, join func(pid int) error) error {
+// stay open in the processes it leaves behind. The lock is held by the launcher
+// too; it and the network namespace may be nil. The launcher prepares while
+// join is called with its process id, and starts nothing before join has
+// returned.
+func (d *Driver) runLauncher(ctx context.Context, planFile, logFile string, lock, network *os.File, join func(pid int) error) error {
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
@@ -138,7 +161,7 @@ func (d *Driver) runLauncher(ctx context.Context, planFile, logFile string, lock
 	}
 	defer goRead.Close()
 	defer goWrite.Close()
-	cmd.ExtraFiles = []*os.File{goRead, lock} // goFD, lockFD
+	cmd.ExtraFiles = []*os.File{goRead, lock, network} // goFD, lockFD, networkFD
 	// A session of its own: what happens to the server's terminal or process
 	// group is nothing to the sandbox.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

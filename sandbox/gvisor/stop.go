@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/boot"
+
+	"github.com/sandgate/sandgate/sandbox/driver"
 )
 
 // deathTimeout bounds the waiting for processes that were killed.
@@ -27,7 +29,19 @@ func (d *Driver) Stop(ctx context.Context, id string, grace time.Duration) error
 		return broken(err, id)
 	}
 	l := h.readLife()
+	if !d.running(ctx, id) && h.hasImage() {
+		if err := h.discardImage(); err != nil {
+			return d.failure(err, "stopped", id)
+		}
+		l.Exit = &driver.Exit{Reason: "stopped"}
+		if err := writeJSON(h.life(), &l, false); err != nil {
+			return d.failure(err, "stopped", id)
+		}
+	}
 	if d.running(ctx, id) {
+		if err := d.recoverHold(ctx, h.box); err != nil {
+			return d.failure(err, "stopped", id)
+		}
 		// Said before it is so: who waits for the end asks for its reason at
 		// that moment.
 		l.Ending = true
