@@ -193,7 +193,9 @@ type item struct {
 func reg(name, content string) item {
 	return item{tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, content}
 }
-func folder(name string) item { return item{tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: 0o755}, ""} }
+func folder(name string) item {
+	return item{tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: 0o755}, ""}
+}
 func soft(name, target string) item {
 	return item{tar.Header{Name: name, Linkname: target, Typeflag: tar.TypeSymlink}, ""}
 }
