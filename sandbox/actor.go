@@ -152,4 +152,8 @@ type RootfsProvider interface {
 	// is not on this host. NotFound for a runtime that does not exist;
 	// Unavailable, with the next step, when it cannot be had here.
 	Provide(ctx context.Context, nameOrID string, progress func(line string)) (Runtime, Rootfs, error)
+	// ProvideDigest returns the files that a runtime had when they had this
+	// digest, whatever it stands for by now. It makes nothing: Unavailable,
+	// with the next step, when they are not on this host any more.
+	ProvideDigest(ctx context.Context, runtime RuntimeRef) (Rootfs, error)
 }

@@ -31,18 +31,7 @@ func (a *Actor) Create(ctx context.Context, r CreateRequest) (Created, error) {
 			return Created{}, err
 		}
 	}
-	want := r.Runtime
-	if want == "" {
-		want = r.RuntimeID
-	}
-	if want == "" {
-		want = e.cfg.DefaultRuntime
-	}
-	progress := r.Progress
-	if progress == nil {
-		progress = func(string) {}
-	}
-	rt, rootfs, err := e.cfg.Images.Provide(ctx, want, progress)
+	from, err := a.base(ctx, r)
 	if err != nil {
 		return Created{}, err
 	}
@@ -51,40 +40,26 @@ func (a *Actor) Create(ctx context.Context, r CreateRequest) (Created, error) {
 	s := Sandbox{
 		ID: e.cfg.NewID(prefixSandbox), Name: r.Name, Description: r.Description, Mode: r.Mode,
 		Status: Creating, Owner: a.who.ID, Project: r.Project, Org: r.Org, Driver: e.cfg.Driver.Name(),
-		Runtime: RuntimeRef{ID: rt.ID, Name: rt.Name, IconURL: rt.IconURL, BrandColor: rt.BrandColor, Tags: rt.Tags, Source: rt.Source, Digest: rootfs.Digest},
-		Limits:  r.Limits.withDefaults(e.cfg.DefaultLimits, e.caps), Env: r.Env, Metadata: r.Metadata,
+		Runtime: from.runtime, SnapshotID: from.snapshot.ID, SnapshotTag: from.snapshot.Tag, Layers: from.layers,
+		Limits: r.Limits.withDefaults(e.cfg.DefaultLimits, e.caps), Env: r.Env, Metadata: r.Metadata,
 		Timeouts: r.Timeouts, Command: r.Command, Guest: e.cfg.GuestDigest,
 		CreatedAt: now, UpdatedAt: now, ActiveAt: now,
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	unlock, err := e.locks.lock(ctx, s.ID)
+	ctx, done, err := e.creation(ctx, s.ID)
 	if err != nil {
 		return Created{}, err
 	}
-	defer unlock()
-	e.setCreating(s.ID, cancel)
-	defer e.setCreating(s.ID, nil)
-
-	if err := e.cfg.Store.CreateSandbox(ctx, s, e.event(s.ID, EventCreate, a.who.ID, map[string]any{"runtime": rt.Name, "mode": string(r.Mode), "name": r.Name})); err != nil {
+	defer done()
+	data := map[string]any{"runtime": s.Runtime.Name, "mode": string(r.Mode), "name": r.Name}
+	if s.SnapshotID != "" {
+		data["snapshotId"] = s.SnapshotID
+	}
+	if s, err = e.raise(ctx, s, from.rootfs, r.Files, a.who.ID, e.event(s.ID, EventCreate, a.who.ID, data)); err != nil {
 		return Created{}, err
 	}
-	e.pulse.beat()
-	if err := e.boot(ctx, s, rootfs, r.Files); err != nil {
-		e.abortCreate(s.ID, err)
-		return Created{}, err
-	}
-	s, err = e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) {
-		return []Event{e.event(s.ID, EventLifecycleStarted, a.who.ID, nil)}, s.moveTo(Idle, "")
-	})
-	if err != nil {
-		e.abortCreate(s.ID, err)
-		return Created{}, err
-	}
-	e.watch(s.ID)
-	done := Created{Sandbox: s}
+	made := Created{Sandbox: s}
 	if r.Mode != Oneshot {
-		return done, nil
+		return made, nil
 	}
 	x, err := e.execute(ctx, s, ExecRequest{Command: r.Command, Timeout: r.Timeouts.Execution, Stdin: r.Stdin}, a.who.ID)
 	if err != nil {
@@ -95,11 +70,84 @@ func (a *Actor) Create(ctx context.Context, r CreateRequest) (Created, error) {
 		}
 		return Created{}, err
 	}
-	done.Execution = &x
-	if done.Sandbox, err = e.cfg.Store.Sandbox(ctx, s.ID); err != nil {
+	made.Execution = &x
+	if made.Sandbox, err = e.cfg.Store.Sandbox(ctx, s.ID); err != nil {
 		return Created{}, err
 	}
-	return done, nil
+	return made, nil
+}
+
+// base is what a new sandbox starts from.
+type base struct {
+	runtime  RuntimeRef
+	rootfs   Rootfs
+	snapshot Snapshot // zero without one
+	layers   []string // ids of the saved layers, the topmost first
+}
+
+// base finds what a request starts from: a snapshot or a runtime.
+func (a *Actor) base(ctx context.Context, r CreateRequest) (base, error) {
+	if r.Snapshot != "" {
+		return a.snapshotBase(ctx, r.Snapshot)
+	}
+	want := r.Runtime
+	if want == "" {
+		want = r.RuntimeID
+	}
+	if want == "" {
+		want = a.e.cfg.DefaultRuntime
+	}
+	progress := r.Progress
+	if progress == nil {
+		progress = func(string) {}
+	}
+	rt, rootfs, err := a.e.cfg.Images.Provide(ctx, want, progress)
+	if err != nil {
+		return base{}, err
+	}
+	return base{runtime: RuntimeRef{
+		ID: rt.ID, Name: rt.Name, IconURL: rt.IconURL, BrandColor: rt.BrandColor, Tags: rt.Tags, Source: rt.Source, Digest: rootfs.Digest,
+	}, rootfs: rootfs}, nil
+}
+
+// creation begins the making of a sandbox: it is locked, and whoever deletes it
+// meanwhile ends the context. The caller calls done at the end.
+func (e *Engine) creation(ctx context.Context, id string) (_ context.Context, done func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	unlock, err := e.locks.lock(ctx, id)
+	if err != nil {
+		cancel()
+		return ctx, nil, err
+	}
+	e.setCreating(id, cancel)
+	return ctx, func() {
+		e.setCreating(id, nil)
+		unlock()
+		cancel()
+	}, nil
+}
+
+// raise records a new sandbox and makes it: when it returns nil the sandbox is
+// up, and otherwise only a record of the failure stays. The caller has called
+// creation.
+func (e *Engine) raise(ctx context.Context, s Sandbox, rootfs Rootfs, files []File, by string, created Event) (Sandbox, error) {
+	if err := e.cfg.Store.CreateSandbox(ctx, s, created); err != nil {
+		return s, err
+	}
+	e.pulse.beat()
+	if err := e.boot(ctx, s, rootfs, files); err != nil {
+		e.abortCreate(s.ID, err)
+		return s, err
+	}
+	up, err := e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) {
+		return []Event{e.event(s.ID, EventLifecycleStarted, by, nil)}, s.moveTo(Idle, "")
+	})
+	if err != nil {
+		e.abortCreate(s.ID, err)
+		return s, err
+	}
+	e.watch(s.ID)
+	return up, nil
 }
 
 // roomForOne refuses a member who has as many sandboxes as one may.

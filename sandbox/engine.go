@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -23,6 +24,12 @@ type Config struct {
 	GuestDigest string
 	// OutputDir keeps what executions print, one folder each.
 	OutputDir string
+	// LayersDir keeps saved layers, in one folder for each driver; default: the
+	// folder "saved" beside OutputDir.
+	LayersDir string
+	// Archives reads and writes exported snapshots; default: Images, where it
+	// can.
+	Archives Archives
 
 	// DefaultRuntime is used when a request names none.
 	DefaultRuntime string
@@ -90,12 +97,21 @@ func NewEngine(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.DefaultRuntime == "" {
 		cfg.DefaultRuntime = "base:latest"
 	}
+	if cfg.LayersDir == "" {
+		cfg.LayersDir = filepath.Join(filepath.Dir(cfg.OutputDir), "saved")
+	}
+	if cfg.Archives == nil {
+		cfg.Archives, _ = cfg.Images.(Archives)
+	}
 	caps, err := cfg.Driver.Capabilities(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.OutputDir, 0o700); err != nil {
 		return nil, fault.Wrap(err, fault.Unavailable, "cannot make the folder %s", cfg.OutputDir)
+	}
+	if err := os.MkdirAll(filepath.Join(cfg.LayersDir, cfg.Driver.Name()), 0o700); err != nil {
+		return nil, fault.Wrap(err, fault.Unavailable, "cannot make the folder %s", cfg.LayersDir)
 	}
 	e := &Engine{
 		cfg: cfg, caps: caps, pulse: newPulse(),

@@ -176,6 +176,10 @@ func (i images) Provide(_ context.Context, name string, _ func(string)) (sandbox
 	return sandbox.Runtime{ID: "srt_tiny", Name: "tiny:1"}, sandbox.Rootfs{Layers: []string{i.dir}}, nil
 }
 
+func (i images) ProvideDigest(context.Context, sandbox.RuntimeRef) (sandbox.Rootfs, error) {
+	return sandbox.Rootfs{Layers: []string{i.dir}}, nil
+}
+
 // guestProgram stands in for the program; the fake driver never runs it.
 func guestProgram(t *testing.T) string {
 	t.Helper()

@@ -165,10 +165,13 @@ func (e *Engine) destroyLocked(ctx context.Context, id string, final Status, rea
 	if reason != "" {
 		data["reason"] = reason
 	}
-	_, err = e.update(ctx, id, func(s *Sandbox) ([]Event, error) {
+	s, err := e.update(ctx, id, func(s *Sandbox) ([]Event, error) {
 		s.EndedAt = e.cfg.Now()
 		return []Event{e.event(id, typ, by, data)}, s.moveTo(final, reason)
 	})
+	if err == nil {
+		e.dropSaved(ctx, s)
+	}
 	e.mu.Lock()
 	delete(e.activity, id)
 	e.mu.Unlock()

@@ -65,6 +65,9 @@ func (e *Engine) Reconcile(ctx context.Context) (Reconciliation, error) {
 		r.Removed++
 	}
 	e.reconcileExecutions(ctx, &r)
+	if err := e.reconcileLayers(ctx); err != nil {
+		e.cfg.Log.Error("reconcile saved layers", "err", err)
+	}
 	if c, ok := e.cfg.Driver.(driver.Cleaner); ok {
 		if r.Leftovers, err = c.Leftovers(ctx, true); err != nil {
 			e.cfg.Log.Error("clean what a crash left on the host", "err", err)

@@ -75,7 +75,7 @@ const DefaultTag = "latest"
 // SnapshotFilter selects snapshots. Empty fields do not restrict.
 type SnapshotFilter struct {
 	Owner   string // only this owner's
-	Public  bool   // together with Owner: or public
+	Public  bool   // together with Owner: or public; alone: only public ones
 	Sandbox string // taken from this one
 	Tag     string
 	Parent  string
@@ -111,18 +111,25 @@ type SnapshotStore interface {
 	// CreateCheckpoint records a checkpoint with its layer. Exists with Field
 	// "name" when the sandbox has one of that name.
 	CreateCheckpoint(ctx context.Context, c Checkpoint, l Layer, events ...Event) error
-	Checkpoints(ctx context.Context, sandboxID string) ([]Checkpoint, error) // newest first
+	// Checkpoints returns those of one sandbox, or of all when sandboxID is
+	// empty; newest first.
+	Checkpoints(ctx context.Context, sandboxID string) ([]Checkpoint, error)
 	DeleteCheckpoint(ctx context.Context, id string, events ...Event) error
 }
 
 // SnapshotOperations are what an Actor can do with the files of a sandbox as a
 // whole. ref is as in Operations; snapshot is an id or a tag of the actor's
-// own; checkpoint an id or a name.
+// own; checkpoint an id or a name. A public snapshot of somebody else can be
+// seen and used by its id, and changed by nobody but its owner and an admin.
+// Of one that is not public there is nothing to know for others.
 type SnapshotOperations interface {
 	// CreateSnapshot keeps the files of a sandbox, which may run or be paused,
 	// and answers when they are durable.
 	CreateSnapshot(ctx context.Context, ref string, r SnapshotRequest) (Snapshot, error)
 	Snapshot(ctx context.Context, snapshot string) (Snapshot, error)
+	// Snapshots lists the actor's own snapshots, an admin's are all. With
+	// f.Public alone it lists everybody's public ones, with f.Owner as well
+	// both.
 	Snapshots(ctx context.Context, f SnapshotFilter) ([]Snapshot, int, error)
 	// TagSnapshot moves a tag to a snapshot; an empty one clears its tag.
 	TagSnapshot(ctx context.Context, snapshot, tag string) (Snapshot, error)
@@ -172,12 +179,13 @@ type ForkRequest struct {
 	Timeouts    *Timeouts         // nil: those of the first
 }
 
-// Point is one side of a diff. Exactly one field is set.
+// Point is one side of a diff: a runtime, a snapshot, a sandbox as it is now,
+// or a checkpoint together with its sandbox.
 type Point struct {
 	Runtime    string // name or id
 	Snapshot   string // id or tag
 	Checkpoint string // id or name, together with Sandbox
-	Sandbox    string // as it is now
+	Sandbox    string // id or name
 }
 
 // Change is one path that differs between two points, or one entry of a layer.

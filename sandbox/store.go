@@ -16,7 +16,8 @@ import (
 // another kind of store one day.
 type Store interface {
 	// CreateSandbox records a new sandbox and its first event. Exists with
-	// Field "name" when the owner has a live sandbox of that name.
+	// Field "name" when the owner has a live sandbox of that name; NotFound
+	// when one of its saved layers is not recorded any more.
 	CreateSandbox(ctx context.Context, s Sandbox, ev Event) error
 	// UpdateSandbox reads the sandbox, lets change alter it and name the
 	// events that say why, and writes all of it at once. An error of change
@@ -46,6 +47,7 @@ type Store interface {
 	Events(ctx context.Context, sandboxID string, afterSeq int64, limit int) ([]Event, error)
 
 	KeyStore
+	SnapshotStore
 
 	Close() error
 }
@@ -74,6 +76,7 @@ type SandboxFilter struct {
 	Name     string // exact
 	Project  string
 	Mode     Mode
+	Snapshot string // made from it
 	Statuses []Status
 	LiveOnly bool
 	// DeletedOnly and IncludeEnded: by default neither restricts; callers set

@@ -39,8 +39,6 @@ func (r *CreateRequest) validate(caps driver.Capabilities) error {
 		return fault.InvalidField("snapshot", "cannot be given together with runtimeId: a snapshot includes its own")
 	case r.Runtime != "" && r.RuntimeID != "":
 		return fault.InvalidField("runtimeId", "cannot be given together with runtime")
-	case r.Snapshot != "":
-		return fault.New(fault.NotFound, "no snapshot %q", clip(r.Snapshot, 64)).About("snapshot")
 	}
 	switch r.Mode {
 	case "":

@@ -46,6 +46,10 @@ func (i images) Provide(_ context.Context, name string, progress func(string)) (
 	return sandbox.Runtime{ID: "srt_host", Name: "host:latest", Source: "this host"}, sandbox.Rootfs{Layers: []string{i.layer}}, nil
 }
 
+func (i images) ProvideDigest(context.Context, sandbox.RuntimeRef) (sandbox.Rootfs, error) {
+	return sandbox.Rootfs{Layers: []string{i.layer}}, nil
+}
+
 // newEngine is a real engine and store over a driver without walls.
 func newEngine(t testing.TB) *sandbox.Engine {
 	t.Helper()

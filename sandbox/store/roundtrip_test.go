@@ -83,6 +83,9 @@ func TestRoundTripSandbox(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t)
+			for _, id := range want.Layers {
+				must(t, s.AddLayer(t.Context(), sandbox.Layer{ID: id}))
+			}
 			must(t, s.CreateSandbox(t.Context(), want, sandbox.Event{Type: sandbox.EventCreate}))
 			got, err := s.Sandbox(t.Context(), want.ID)
 			must(t, err)

@@ -33,6 +33,9 @@ func sandboxFields(s *sandbox.Sandbox) []any {
 // CreateSandbox implements sandbox.Store.
 func (s *Store) CreateSandbox(ctx context.Context, sb sandbox.Sandbox, ev sandbox.Event) error {
 	return s.transact(ctx, "create sandbox", func(tx *sql.Tx) error {
+		if err := layersThere(ctx, tx, sb.Layers); err != nil {
+			return err
+		}
 		fields := sandboxFields(&sb)
 		_, err := tx.ExecContext(ctx, "INSERT INTO sandboxes ("+sandboxColumns+") VALUES ("+marks(len(fields))+")", fields...)
 		if err != nil {
@@ -140,6 +143,9 @@ func sandboxConditions(f sandbox.SandboxFilter) (string, []any) {
 	equal("name", f.Name)
 	equal("project", f.Project)
 	equal("mode", string(f.Mode))
+	if f.Snapshot != "" { // the second half is what the index is for
+		conditions, args = append(conditions, "snapshot_id=? AND snapshot_id<>''"), append(args, f.Snapshot)
+	}
 	if len(f.Statuses) > 0 {
 		conditions = append(conditions, "status IN ("+marks(len(f.Statuses))+")")
 		for _, st := range f.Statuses {

@@ -31,6 +31,10 @@ func (r oneRuntime) Runtimes(context.Context) ([]sandbox.Runtime, error) {
 	return []sandbox.Runtime{r.runtime()}, nil
 }
 
+func (r oneRuntime) ProvideDigest(context.Context, sandbox.RuntimeRef) (sandbox.Rootfs, error) {
+	return sandbox.Rootfs{Layers: []string{r.layer}}, nil
+}
+
 func (r oneRuntime) Provide(_ context.Context, name string, progress func(string)) (sandbox.Runtime, sandbox.Rootfs, error) {
 	if name != "host:latest" {
 		return sandbox.Runtime{}, sandbox.Rootfs{}, fault.New(fault.NotFound, "no runtime %q", name).About("runtime")

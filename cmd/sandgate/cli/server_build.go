@@ -138,7 +138,8 @@ func newDriver(engine string, state stateDir, log *slog.Logger) (driver.Driver, 
 	return gvisor.New(gvisor.Config{StateDir: state.driverDir("gvisor"), Log: log})
 }
 
-// layersInUse tells which sandboxes use which layer, by digest.
+// layersInUse tells which sandboxes and snapshots use which layer of a runtime,
+// by digest.
 func (s *server) layersInUse(ctx context.Context) (map[string][]string, error) {
 	all, _, err := s.store.Sandboxes(ctx, sandbox.SandboxFilter{Statuses: []sandbox.Status{sandbox.Creating, sandbox.Idle, sandbox.Running, sandbox.Paused, sandbox.Suspended, sandbox.Stopping, sandbox.Failed}})
 	if err != nil {
@@ -149,6 +150,13 @@ func (s *server) layersInUse(ctx context.Context) (map[string][]string, error) {
 		if sb.Runtime.Digest != "" {
 			users[sb.Runtime.Digest] = append(users[sb.Runtime.Digest], sb.ID)
 		}
+	}
+	snapshots, _, err := s.store.Snapshots(ctx, sandbox.SnapshotFilter{})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range snapshots {
+		users[p.Runtime.Digest] = append(users[p.Runtime.Digest], p.ID)
 	}
 	return users, nil
 }

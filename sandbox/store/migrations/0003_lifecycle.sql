@@ -15,6 +15,7 @@ ALTER TABLE executions ADD COLUMN auto_resumed INTEGER NOT NULL DEFAULT 0;
 -- What is due next, whoever asks.
 CREATE INDEX sandboxes_terminates ON sandboxes (terminates_at) WHERE terminates_at <> 0;
 CREATE INDEX sandboxes_snapshot ON sandboxes (snapshot_id) WHERE live AND snapshot_id <> '';
+CREATE INDEX sandboxes_layers ON sandboxes (id) WHERE live AND layers NOT IN ('null', '[]');
 CREATE INDEX sandboxes_org_live ON sandboxes (org) WHERE live AND org <> '';
 
 -- A saved layer is the files of one snapshot, checkpoint or fork, on the disk
@@ -61,6 +62,7 @@ CREATE INDEX snapshots_created ON snapshots (created_at, id);
 CREATE INDEX snapshots_owner ON snapshots (owner, created_at, id);
 CREATE INDEX snapshots_parent ON snapshots (parent) WHERE parent <> '';
 CREATE INDEX snapshots_sandbox ON snapshots (sandbox_id, created_at);
+CREATE INDEX snapshots_layer ON snapshots (layer);
 
 CREATE TABLE checkpoints (
   id         TEXT    NOT NULL PRIMARY KEY,
@@ -73,6 +75,7 @@ CREATE TABLE checkpoints (
 ) STRICT;
 
 CREATE UNIQUE INDEX checkpoints_name ON checkpoints (sandbox_id, name);
+CREATE INDEX checkpoints_layer ON checkpoints (layer);
 
 CREATE TABLE jobs (
   id               TEXT    NOT NULL PRIMARY KEY,

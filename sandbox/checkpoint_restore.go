@@ -1,0 +1,96 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sandgate/sandgate/sandbox/fault"
+)
+
+// RestoreCheckpoint brings the files of a sandbox back. Once its processes are
+// being ended it is finished even if the caller gives up.
+func (a *Actor) RestoreCheckpoint(ctx context.Context, ref, checkpoint string) (Sandbox, error) {
+	e := a.e
+	saver, err := e.saver()
+	if err != nil {
+		return Sandbox{}, err
+	}
+	s, unlock, err := a.withFiles(ctx, ref)
+	if err != nil {
+		return Sandbox{}, err
+	}
+	defer unlock()
+	c, err := e.checkpoint(ctx, s.ID, checkpoint)
+	if err != nil {
+		return Sandbox{}, err
+	}
+	dirs, err := e.savedDirs([]string{c.Layer})
+	if err != nil {
+		return Sandbox{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return Sandbox{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.restoreTime())
+	defer cancel()
+	wasUp := s.Status.Up()
+	if wasUp {
+		if err := e.stopForRestore(ctx, s.ID, c); err != nil {
+			return Sandbox{}, err
+		}
+	}
+	rerr := saver.Restore(ctx, s.ID, dirs[0])
+	if wasUp {
+		// With its old files, when they could not be replaced.
+		if err := e.startAgain(ctx, s.ID); err != nil {
+			return Sandbox{}, errors.Join(rerr, e.leaveSuspended(ctx, s.ID, err))
+		}
+	}
+	if rerr != nil {
+		return Sandbox{}, rerr
+	}
+	data := map[string]any{"checkpointId": c.ID, "name": c.Name}
+	s, err = e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) {
+		s.Memory = false
+		return []Event{e.event(s.ID, EventCheckpointRestore, a.who.ID, data)}, nil
+	})
+	return s, err
+}
+
+// restoreTime bounds a restore, which copies a whole layer.
+func (e *Engine) restoreTime() time.Duration { return 10*e.cleanupTime() + e.cfg.StopGrace }
+
+// stopForRestore ends everything in a sandbox that is up, and says why.
+func (e *Engine) stopForRestore(ctx context.Context, id string, c Checkpoint) error {
+	e.endExecutions(ctx, id, "the checkpoint "+c.Name+" was restored", ExecCancelled)
+	e.conns.drop(id)
+	if err := e.cfg.Driver.Stop(ctx, id, e.cfg.StopGrace); err != nil {
+		return err
+	}
+	e.conns.drop(id) // of somebody who came meanwhile
+	return nil
+}
+
+// startAgain starts a sandbox that was stopped for a moment.
+func (e *Engine) startAgain(ctx context.Context, id string) error {
+	if err := e.cfg.Driver.Start(ctx, id); err != nil {
+		return err
+	}
+	if _, err := e.conns.get(ctx, id); err != nil {
+		return err
+	}
+	e.touch(id)
+	e.watch(id)
+	return nil
+}
+
+// leaveSuspended records a sandbox that could not be started again: its files
+// are there, and the next use tries once more.
+func (e *Engine) leaveSuspended(ctx context.Context, id string, cause error) error {
+	reason := "it could not be started after a checkpoint was restored: " + fault.From(cause).Error()
+	_, err := e.update(ctx, id, func(s *Sandbox) ([]Event, error) {
+		return []Event{e.event(id, EventLifecycleSuspended, "system", map[string]any{"reason": reason})}, s.moveTo(Suspended, reason)
+	})
+	return errors.Join(fault.Wrap(cause, fault.Unavailable, "sandbox %s is suspended: %s", id, reason).About("sandbox"), err)
+}
