@@ -96,21 +96,28 @@ func (a *Actor) execution(ctx context.Context, id string) (Execution, error) {
 }
 
 // ready returns the sandbox of ref when its guest can be talked to. It waits
-// for one that is being created and starts one that the system has stopped.
+// for one that is being created and starts one that is paused or that the
+// system has stopped.
 func (a *Actor) ready(ctx context.Context, ref string) (Sandbox, error) {
-	s, err := a.resolve(ctx, ref)
+	s, _, err := a.awake(ctx, ref, whyUsed)
+	return s, err
+}
+
+// awake is ready, and tells whether it was this call that started the sandbox.
+func (a *Actor) awake(ctx context.Context, ref, why string) (s Sandbox, resumed bool, err error) {
+	s, err = a.resolve(ctx, ref)
 	if err != nil {
-		return s, err
+		return s, false, err
 	}
 	if s.Status.Live() {
 		if err := a.e.mine(&s); err != nil {
-			return s, err
+			return s, false, err
 		}
 	}
 	for s.Status == Creating {
 		changed := a.e.pulse.next()
 		if s, err = a.e.cfg.Store.Sandbox(ctx, s.ID); err != nil {
-			return s, err
+			return s, false, err
 		}
 		if s.Status != Creating {
 			break
@@ -118,16 +125,16 @@ func (a *Actor) ready(ctx context.Context, ref string) (Sandbox, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return s, ctx.Err()
+			return s, false, ctx.Err()
 		}
 	}
-	if s.Status == Suspended {
-		return a.e.wake(ctx, s.ID, a.who.ID)
+	switch {
+	case s.Status == Suspended || s.Status == Paused:
+		return a.e.wake(ctx, s.ID, a.who, why)
+	case !s.Status.Up():
+		return s, false, s.notUp()
 	}
-	if !s.Status.Up() {
-		return s, s.notUp()
-	}
-	return s, nil
+	return s, false, nil
 }
 
 // mine refuses a sandbox that another engine made on the same state folder.

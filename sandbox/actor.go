@@ -29,6 +29,7 @@ type CreateRequest struct {
 	Command     []string // for oneshot: what to run; the sandbox is destroyed when it has ended
 	Stdin       bool     // for oneshot: the command's stdin stays open until CloseStdin
 	Network     bool     // outbound network
+	Allow       []string // what may be reached, as in Network.Allow; with Network alone
 	Port        int      // port to expose
 	// Progress, when not nil, is told what takes long, a line at a time.
 	Progress func(line string) `json:"-"`
@@ -49,6 +50,8 @@ type ExecRequest struct {
 	Files   []File
 	Timeout time.Duration // zero: the sandbox's, or the server's default
 	Stdin   bool          // stdin stays open until CloseStdin; otherwise it is empty
+
+	resumed bool // the sandbox was resumed for it
 }
 
 // Stream selects an output stream of an execution.

@@ -43,7 +43,7 @@ func (a *Actor) RestoreCheckpoint(ctx context.Context, ref, checkpoint string) (
 	rerr := saver.Restore(ctx, s.ID, dirs[0])
 	if wasUp {
 		// With its old files, when they could not be replaced.
-		if err := e.startAgain(ctx, s.ID); err != nil {
+		if err := e.startAgain(ctx, &s); err != nil {
 			return Sandbox{}, errors.Join(rerr, e.leaveSuspended(ctx, s.ID, err))
 		}
 	}
@@ -51,10 +51,15 @@ func (a *Actor) RestoreCheckpoint(ctx context.Context, ref, checkpoint string) (
 		return Sandbox{}, rerr
 	}
 	data := map[string]any{"checkpointId": c.ID, "name": c.Name}
+	slept := s.Memory
 	s, err = e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) {
 		s.Memory = false
 		return []Event{e.event(s.ID, EventCheckpointRestore, a.who.ID, data)}, nil
 	})
+	if err == nil && slept { // what slept in memory went with it
+		e.endWork(ctx, s.ID, "the checkpoint "+c.Name+" was restored")
+		e.parked.enter(s.ID, false)
+	}
 	return s, err
 }
 
@@ -73,15 +78,12 @@ func (e *Engine) stopForRestore(ctx context.Context, id string, c Checkpoint) er
 }
 
 // startAgain starts a sandbox that was stopped for a moment.
-func (e *Engine) startAgain(ctx context.Context, id string) error {
-	if err := e.cfg.Driver.Start(ctx, id); err != nil {
+func (e *Engine) startAgain(ctx context.Context, s *Sandbox) error {
+	if _, err := e.putUp(ctx, s, func() {}); err != nil {
 		return err
 	}
-	if _, err := e.conns.get(ctx, id); err != nil {
-		return err
-	}
-	e.touch(id)
-	e.watch(id)
+	e.touch(s.ID)
+	e.watch(s.ID)
 	return nil
 }
 

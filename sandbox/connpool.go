@@ -94,6 +94,17 @@ func (p *connPool) drop(id string) {
 	}
 }
 
+// hold closes the connection of a sandbox and lets nobody open another one
+// until release is called, which may be called again.
+func (p *connPool) hold(ctx context.Context, id string) (release func(), err error) {
+	unlock, err := p.locks.lock(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	p.drop(id)
+	return sync.OnceFunc(unlock), nil
+}
+
 func (p *connPool) closeAll() {
 	p.mu.Lock()
 	p.closed = true

@@ -23,9 +23,15 @@ func (a *Actor) Create(ctx context.Context, r CreateRequest) (Created, error) {
 	if a.who.ID == "" {
 		return Created{}, fault.New(fault.Denied, "sandboxes can be made by a known principal only")
 	}
-	if err := a.roomForOne(ctx); err != nil {
+	if err := e.checkNetwork(&r, a.who); err != nil {
 		return Created{}, err
 	}
+	limits := r.Limits.withDefaults(e.cfg.DefaultLimits, e.caps)
+	room, err := e.claim(ctx, a.who, &Sandbox{Owner: a.who.ID, Org: r.Org, Limits: limits}, limits.asked())
+	if err != nil {
+		return Created{}, err
+	}
+	defer room.drop()
 	if r.Name != "" {
 		if err := a.nameFree(ctx, r.Name); err != nil {
 			return Created{}, err
@@ -41,7 +47,7 @@ func (a *Actor) Create(ctx context.Context, r CreateRequest) (Created, error) {
 		ID: e.cfg.NewID(prefixSandbox), Name: r.Name, Description: r.Description, Mode: r.Mode,
 		Status: Creating, Owner: a.who.ID, Project: r.Project, Org: r.Org, Driver: e.cfg.Driver.Name(),
 		Runtime: from.runtime, SnapshotID: from.snapshot.ID, SnapshotTag: from.snapshot.Tag, Layers: from.layers,
-		Limits: r.Limits.withDefaults(e.cfg.DefaultLimits, e.caps), Env: r.Env, Metadata: r.Metadata,
+		Limits: limits, Env: r.Env, Metadata: r.Metadata, Port: r.Port, Network: r.network(),
 		Timeouts: r.Timeouts, Command: r.Command, Guest: e.cfg.GuestDigest,
 		CreatedAt: now, UpdatedAt: now, ActiveAt: now,
 	}
@@ -54,7 +60,7 @@ func (a *Actor) Create(ctx context.Context, r CreateRequest) (Created, error) {
 	if s.SnapshotID != "" {
 		data["snapshotId"] = s.SnapshotID
 	}
-	if s, err = e.raise(ctx, s, from.rootfs, r.Files, a.who.ID, e.event(s.ID, EventCreate, a.who.ID, data)); err != nil {
+	if s, err = e.raise(ctx, room, s, from.rootfs, r.Files, a.who.ID, e.event(s.ID, EventCreate, a.who.ID, data)); err != nil {
 		return Created{}, err
 	}
 	made := Created{Sandbox: s}
@@ -129,9 +135,9 @@ func (e *Engine) creation(ctx context.Context, id string) (_ context.Context, do
 
 // raise records a new sandbox and makes it: when it returns nil the sandbox is
 // up, and otherwise only a record of the failure stays. The caller has called
-// creation.
-func (e *Engine) raise(ctx context.Context, s Sandbox, rootfs Rootfs, files []File, by string, created Event) (Sandbox, error) {
-	if err := e.cfg.Store.CreateSandbox(ctx, s, created); err != nil {
+// creation, and has room for it.
+func (e *Engine) raise(ctx context.Context, room *claim, s Sandbox, rootfs Rootfs, files []File, by string, created Event) (Sandbox, error) {
+	if err := room.settle(ctx, func() error { return e.cfg.Store.CreateSandbox(ctx, s, created) }); err != nil {
 		return s, err
 	}
 	e.pulse.beat()
@@ -148,21 +154,6 @@ func (e *Engine) raise(ctx context.Context, s Sandbox, rootfs Rootfs, files []Fi
 	}
 	e.watch(s.ID)
 	return up, nil
-}
-
-// roomForOne refuses a member who has as many sandboxes as one may.
-func (a *Actor) roomForOne(ctx context.Context) error {
-	if a.who.IsAdmin() {
-		return nil
-	}
-	_, n, err := a.e.cfg.Store.Sandboxes(ctx, SandboxFilter{Owner: a.who.ID, LiveOnly: true, Limit: 1})
-	if err != nil {
-		return err
-	}
-	if n >= a.e.cfg.MaxPerMember {
-		return fault.New(fault.Exhausted, "you have %d sandboxes, as many as one may; delete one first", n).About("sandbox")
-	}
-	return nil
 }
 
 // nameFree refuses a name early, before anything long is begun. The store
@@ -186,10 +177,13 @@ func (e *Engine) boot(ctx context.Context, s Sandbox, rootfs Rootfs, files []Fil
 	}
 	spec := driver.Spec{
 		ID: s.ID, Hostname: host, Rootfs: rootfs, Guest: e.cfg.Guest,
-		Limits: driver.Limits{MemoryBytes: s.Limits.MemoryBytes, CPUMillis: s.Limits.CPUMillis, DiskBytes: s.Limits.DiskBytes, Processes: s.Limits.Processes},
+		Limits: s.Limits.forDriver(), Network: s.Network != nil,
 		Labels: map[string]string{"owner": s.Owner},
 	}
 	if err := e.cfg.Driver.Create(ctx, spec); err != nil {
+		return err
+	}
+	if err := e.allowNetwork(ctx, &s); err != nil {
 		return err
 	}
 	if err := e.cfg.Driver.Start(ctx, s.ID); err != nil {

@@ -41,8 +41,13 @@ type Config struct {
 	// OutputCap is how many bytes of each output stream of an execution are
 	// kept; default 16 MiB.
 	OutputCap int64
-	// MaxPerMember bounds the live sandboxes of one member; default 100.
+	// MaxPerMember bounds the live sandboxes of one member where MemberQuota
+	// does not; default 100.
 	MaxPerMember int
+	// MemberQuota and OrgQuota bound what one member has live, and one org.
+	MemberQuota, OrgQuota Quota
+	// Egress decides where sandboxes may go; nil: there is no network.
+	Egress Egress
 	// StopGrace is how long processes have to end when a sandbox is deleted.
 	StopGrace time.Duration
 
@@ -71,6 +76,9 @@ type Engine struct {
 	creating map[string]context.CancelFunc
 	activity map[string]*activity // by sandbox id
 	watched  map[string]bool
+	parked   parking
+	claims   claims
+	meters   meters
 	unsaved  map[string]func(*Execution) // ends of executions the store has not taken yet
 }
 
@@ -94,6 +102,9 @@ func NewEngine(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.MaxPerMember == 0 {
 		cfg.MaxPerMember = 100
 	}
+	if cfg.MemberQuota.Sandboxes == 0 {
+		cfg.MemberQuota.Sandboxes = cfg.MaxPerMember
+	}
 	if cfg.DefaultRuntime == "" {
 		cfg.DefaultRuntime = "base:latest"
 	}
@@ -106,6 +117,11 @@ func NewEngine(ctx context.Context, cfg Config) (*Engine, error) {
 	caps, err := cfg.Driver.Capabilities(ctx)
 	if err != nil {
 		return nil, err
+	}
+	for _, q := range []Quota{cfg.MemberQuota, cfg.OrgQuota} {
+		if err := q.checkQuota(caps); err != nil {
+			return nil, err
+		}
 	}
 	if err := os.MkdirAll(cfg.OutputDir, 0o700); err != nil {
 		return nil, fault.Wrap(err, fault.Unavailable, "cannot make the folder %s", cfg.OutputDir)
@@ -130,19 +146,29 @@ func (e *Engine) As(p keys.Principal) *Actor { return &Actor{e: e, who: p} }
 // Capabilities tells what the driver can do on this host.
 func (e *Engine) Capabilities() driver.Capabilities { return e.caps }
 
-// Run does the engine's standing work until ctx ends: it enforces the idle
-// timeouts. Call Reconcile first.
+// Run does the engine's standing work until ctx ends: it enforces the idle and
+// paused timeouts and notes what sandboxes use. Call Reconcile first.
 func (e *Engine) Run(ctx context.Context) error {
-	tick := time.NewTicker(5 * time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			e.ReapIdle(ctx)
-		}
+	var work sync.WaitGroup
+	defer work.Wait()
+	every := func(d time.Duration, f func(context.Context)) {
+		work.Go(func() {
+			tick := time.NewTicker(d)
+			defer tick.Stop()
+			for {
+				f(ctx)
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+				}
+			}
+		})
 	}
+	every(5*time.Second, e.Reap)
+	every(sampleEvery, e.Sample)
+	every(keepAll, e.trimSamples)
+	return nil
 }
 
 // Close stops what the engine does in the background and waits for it. The
@@ -151,6 +177,9 @@ func (e *Engine) Close() error {
 	e.cancel()
 	e.conns.closeAll()
 	e.tasks.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), sampleTime)
+	defer cancel()
+	e.saveSamples(ctx)
 	return nil
 }
 

@@ -53,10 +53,11 @@ func (a *Actor) Execute(ctx context.Context, ref string, r ExecRequest) (Executi
 	if r.Timeout < 0 {
 		return Execution{}, fault.InvalidField("timeout", "must not be negative")
 	}
-	s, err := a.ready(ctx, ref)
+	s, resumed, err := a.awake(ctx, ref, whyUsed)
 	if err != nil {
 		return Execution{}, err
 	}
+	r.resumed = resumed
 	x, err := a.e.execute(ctx, s, r, a.who.ID)
 	return x, a.e.explain(ctx, s.ID, err)
 }
@@ -66,7 +67,7 @@ func (a *Actor) Execute(ctx context.Context, ref string, r ExecRequest) (Executi
 func (e *Engine) execute(ctx context.Context, s Sandbox, r ExecRequest, by string) (Execution, error) {
 	x := Execution{
 		ID: e.cfg.NewID(prefixExecution), SandboxID: s.ID, Status: ExecRunning, Command: r.Command,
-		Timeout: r.Timeout, CreatedAt: e.cfg.Now(),
+		Timeout: r.Timeout, CreatedAt: e.cfg.Now(), AutoResumed: r.resumed,
 	}
 	for _, t := range []time.Duration{s.Timeouts.Execution, e.cfg.ExecTimeout} {
 		if x.Timeout == 0 {
@@ -171,8 +172,7 @@ func (e *Engine) follow(run *runningExec, proc *process, x Execution, left time.
 	close(run.started)
 	e.background(func(context.Context) {
 		defer stop(nil)
-		timer := time.AfterFunc(left, func() { stop(errExecTimeout) })
-		defer timer.Stop()
+		defer proc.after(left, func() { stop(errExecTimeout) })()
 		exit, err := proc.Wait(ctx)
 		cause := context.Cause(ctx)
 		if e.ctx.Err() != nil {
@@ -262,8 +262,15 @@ func (a *Actor) Executions(ctx context.Context, ref string, limit int) ([]Execut
 
 // Cancel ends an execution. Cancelling one that has ended does nothing.
 func (a *Actor) Cancel(ctx context.Context, executionID string) error {
-	if _, err := a.execution(ctx, executionID); err != nil {
+	x, err := a.execution(ctx, executionID)
+	if err != nil || x.Status.Done() {
 		return err
+	}
+	// What sleeps in a paused sandbox cannot be told to end.
+	if a.e.parked.at(x.SandboxID) != nil {
+		if _, err := a.ready(ctx, x.SandboxID); err != nil {
+			return err
+		}
 	}
 	run := a.e.running(executionID)
 	if run == nil {

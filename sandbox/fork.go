@@ -17,9 +17,6 @@ func (a *Actor) Fork(ctx context.Context, ref string, r ForkRequest) (Sandbox, e
 	if a.who.ID == "" {
 		return Sandbox{}, fault.New(fault.Denied, "sandboxes can be made by a known principal only")
 	}
-	if err := a.roomForOne(ctx); err != nil {
-		return Sandbox{}, err
-	}
 	if r.Name != "" {
 		if err := a.nameFree(ctx, r.Name); err != nil {
 			return Sandbox{}, err
@@ -32,6 +29,11 @@ func (a *Actor) Fork(ctx context.Context, ref string, r ForkRequest) (Sandbox, e
 	defer e.dropLayers(l.ID) // does nothing once the fork names it
 	s := r.sandbox(&parent, e)
 	s.Owner, s.Layers = a.who.ID, append([]string{l.ID}, l.Below...)
+	room, err := e.claim(ctx, a.who, &s, s.Limits.asked())
+	if err != nil {
+		return Sandbox{}, err
+	}
+	defer room.drop()
 	rootfs, err := e.rootfsOf(ctx, s.Runtime, s.Layers)
 	if err != nil {
 		return Sandbox{}, err
@@ -42,7 +44,7 @@ func (a *Actor) Fork(ctx context.Context, ref string, r ForkRequest) (Sandbox, e
 	}
 	defer done()
 	ev := e.event(s.ID, EventFork, a.who.ID, map[string]any{"parent": parent.ID, "name": s.Name, "env": r.InheritEnv})
-	if s, err = e.raise(ctx, s, rootfs, nil, a.who.ID, ev); err != nil {
+	if s, err = e.raise(ctx, room, s, rootfs, nil, a.who.ID, ev); err != nil {
 		return Sandbox{}, err
 	}
 	// On the parent after the fact: it was forked when there is a fork.

@@ -2,13 +2,26 @@ package sandbox
 
 import (
 	"context"
+	"io"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/sandgate/sandgate/sandbox/guest"
 )
 
-// activity is what keeps a sandbox from being idle.
+// Idle is a sandbox in which nothing happens: no execution and no job is under
+// way, nothing is read from or written to its files, and no byte has gone
+// through a session or a connection into it for the idle timeout. That a
+// session is open means nothing: its client may be asleep, or dead. Neither
+// does what a command left behind when it ended, a daemon among others; what
+// has to run on alone is started as a job.
+
+// activity is what keeps a sandbox from being idle. The bytes of sessions touch
+// it, so that costs no lock.
 type activity struct {
-	open int       // processes, executions and connections under way
-	last time.Time // when the last one ended
+	open int          // executions, jobs and file operations under way; guarded by Engine.mu
+	last atomic.Int64 // when something last happened, in nanoseconds
 }
 
 // begin notes that something is under way in a sandbox; the returned func,
@@ -18,11 +31,12 @@ func (e *Engine) begin(id string) (end func()) {
 	defer e.mu.Unlock()
 	a := e.activityOf(id)
 	a.open++
+	e.touched(a)
 	return func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		a.open--
-		a.last = e.cfg.Now()
+		e.touched(a)
 	}
 }
 
@@ -36,74 +50,133 @@ func (e *Engine) activityOf(id string) *activity {
 	return a
 }
 
+func (e *Engine) touched(a *activity) { a.last.Store(e.cfg.Now().UnixNano()) }
+
 // touch starts the idle time of a sandbox anew.
-func (e *Engine) touch(id string) {
+func (e *Engine) touch(id string) { e.toucher(id)() }
+
+// toucher returns touch for one sandbox, cheap enough for every byte.
+func (e *Engine) toucher(id string) func() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.activityOf(id).last = e.cfg.Now()
+	a := e.activityOf(id)
+	return func() { e.touched(a) }
 }
 
-// idleFor is how long nothing was under way in a sandbox, as far as this
-// server has seen.
-func (e *Engine) idleFor(s *Sandbox) time.Duration {
-	now, last := e.cfg.Now(), s.ActiveAt
+// activeSince tells when something last happened in a sandbox as far as this
+// server knows, and whether something is under way.
+func (e *Engine) activeSince(s *Sandbox) (last time.Time, underWay bool) {
+	last = s.ActiveAt
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if a := e.activity[s.ID]; a != nil {
-		if a.open > 0 {
-			return 0
+		if seen := time.Unix(0, a.last.Load()); seen.After(last) {
+			last = seen.UTC()
 		}
-		if a.last.After(last) {
-			last = a.last
-		}
+		underWay = a.open > 0
 	}
-	return now.Sub(last)
+	return last, underWay
 }
 
-// ReapIdle ends the sandboxes whose idle timeout has passed. Run does so every
-// few seconds.
-func (e *Engine) ReapIdle(ctx context.Context) {
-	list, _, err := e.cfg.Store.Sandboxes(ctx, SandboxFilter{Statuses: []Status{Idle}})
+// counted lets every byte of a session's output touch its sandbox.
+func counted(out guest.Output, touch func()) guest.Output {
+	if out.Stdout != nil {
+		out.Stdout = touchWriter{out.Stdout, touch}
+	}
+	if out.Stderr != nil {
+		out.Stderr = touchWriter{out.Stderr, touch}
+	}
+	return out
+}
+
+type touchWriter struct {
+	io.Writer
+	touch func()
+}
+
+func (w touchWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if n > 0 { // what a client that is gone did not take is no sign of life
+		w.touch()
+	}
+	return n, err
+}
+
+// activeStream is a connection into a sandbox whose bytes touch it.
+type activeStream struct {
+	guest.Stream
+	touch func()
+}
+
+func (s *activeStream) Read(b []byte) (int, error) {
+	n, err := s.Stream.Read(b)
+	if n > 0 {
+		s.touch()
+	}
+	return n, err
+}
+
+func (s *activeStream) Write(b []byte) (int, error) {
+	s.touch()
+	return s.Stream.Write(b)
+}
+
+// dueBatch bounds how many sandboxes are looked at in one go, and reapers how
+// many of them are ended at a time.
+const (
+	dueBatch = 1000
+	reapers  = 4
+)
+
+// Reap ends the sandboxes whose idle or paused timeout has passed. Run does so
+// every few seconds.
+func (e *Engine) Reap(ctx context.Context) {
+	due, err := e.cfg.Store.Due(ctx, e.cfg.Driver.Name(), e.cfg.Now(), dueBatch)
 	if err != nil {
-		e.cfg.Log.Warn("list idle sandboxes", "err", err)
+		e.cfg.Log.Warn("list what is due", "err", err)
 		return
 	}
-	for _, s := range list {
-		if s.Driver != e.cfg.Driver.Name() || s.Timeouts.Idle <= 0 || e.idleFor(&s) < s.Timeouts.Idle {
-			continue
-		}
-		if err := e.reap(ctx, s); err != nil {
-			e.cfg.Log.Warn("end idle sandbox", "sandbox", s.ID, "err", err)
-		}
+	turn := make(chan struct{}, reapers)
+	var all sync.WaitGroup
+	for _, s := range due {
+		turn <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turn }()
+			if err := e.reap(ctx, s.ID); err != nil {
+				e.cfg.Log.Warn("end a sandbox whose time is up", "sandbox", s.ID, "status", s.Status, "err", err)
+			}
+		})
 	}
+	all.Wait()
 }
 
-// reap ends one sandbox that looks idle, having asked its guest: processes that
-// an earlier server started, or whose client is gone, run there without anybody
-// here knowing.
-func (e *Engine) reap(ctx context.Context, s Sandbox) error {
-	unlock, err := e.locks.lock(ctx, s.ID)
+// reap ends one sandbox if its time is up indeed. For one that is not idle the
+// record learns since when, so that it is not looked at again before its time.
+func (e *Engine) reap(ctx context.Context, id string) error {
+	unlock, err := e.locks.lock(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	conn, err := e.conns.get(ctx, s.ID)
-	if err != nil {
-		return err // it does not answer: not a reason to delete somebody's files
-	}
-	running, err := conn.List(ctx)
+	s, err := e.cfg.Store.Sandbox(ctx, id)
 	if err != nil {
 		return err
 	}
-	for _, p := range running {
-		if !p.Exited {
-			e.touch(s.ID)
-			return nil
+	at, why, err := e.countdown(ctx, &s)
+	if err != nil {
+		return err
+	}
+	now := e.cfg.Now()
+	switch {
+	case s.Status == Idle && (at.IsZero() || at.After(now)):
+		last, underWay := e.activeSince(&s)
+		if underWay || at.IsZero() {
+			last = now
 		}
+		return e.cfg.Store.TouchSandbox(ctx, id, last)
+	case at.IsZero() || at.After(now):
+		return nil
 	}
-	if e.idleFor(&s) < s.Timeouts.Idle {
-		return nil // somebody came meanwhile
-	}
-	e.cfg.Log.Info("idle timeout", "sandbox", s.ID, "idle", s.Timeouts.Idle)
-	return e.destroyLocked(ctx, s.ID, Terminated, "idle for "+FormatDuration(s.Timeouts.Idle), "system")
+	e.cfg.Log.Info("the time of a sandbox is up", "sandbox", id, "why", why)
+	return e.destroyLocked(ctx, id, Terminated, why, "system")
 }

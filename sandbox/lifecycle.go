@@ -132,16 +132,18 @@ func (e *Engine) destroy(ctx context.Context, id string, final Status, reason, b
 func (e *Engine) destroyLocked(ctx context.Context, id string, final Status, reason, by string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cleanupTime())
 	defer cancel()
-	gone := false
+	gone, was := false, Sandbox{}
 	_, err := e.update(ctx, id, func(s *Sandbox) ([]Event, error) {
 		if gone = s.Status == Deleted || s.Status == Terminated; gone {
 			return nil, nil
 		}
+		was = *s
 		return nil, s.moveTo(Stopping, reason)
 	})
 	if err != nil || gone {
 		return err
 	}
+	e.lastSample(ctx, &was)
 	e.endExecutions(ctx, id, "the sandbox was deleted", ExecCancelled)
 	if e.cfg.StopGrace > 0 {
 		if err := e.cfg.Driver.Stop(ctx, id, e.cfg.StopGrace); err != nil && !fault.Is(err, fault.NotFound) {
@@ -172,6 +174,8 @@ func (e *Engine) destroyLocked(ctx context.Context, id string, final Status, rea
 	if err == nil {
 		e.dropSaved(ctx, s)
 	}
+	e.parked.forget(id)
+	e.meters.forget(id)
 	e.mu.Lock()
 	delete(e.activity, id)
 	e.mu.Unlock()
@@ -230,6 +234,9 @@ func (e *Engine) ended(ctx context.Context, id string, st driver.Status) {
 	if reason == "" {
 		reason = "it stopped by itself"
 	}
+	if s, err := e.cfg.Store.Sandbox(ctx, id); err == nil && !s.Status.Up() {
+		return // it was stopped on purpose
+	}
 	e.conns.drop(id)
 	_, err = e.update(ctx, id, func(s *Sandbox) ([]Event, error) {
 		if !s.Status.Up() {
@@ -243,35 +250,6 @@ func (e *Engine) ended(ctx context.Context, id string, st driver.Status) {
 	if err != nil {
 		e.cfg.Log.Error("record the end of a sandbox", "sandbox", id, "err", err)
 	}
-	e.endExecutions(ctx, id, "the sandbox ended: "+reason, ExecFailed)
+	e.endWork(ctx, id, "the sandbox ended: "+reason)
 	e.cfg.Log.Warn("sandbox ended", "sandbox", id, "status", next, "reason", reason)
-}
-
-// wake starts a sandbox that the system has stopped.
-func (e *Engine) wake(ctx context.Context, id, by string) (Sandbox, error) {
-	unlock, err := e.locks.lock(ctx, id)
-	if err != nil {
-		return Sandbox{}, err
-	}
-	defer unlock()
-	s, err := e.cfg.Store.Sandbox(ctx, id)
-	if err != nil || s.Status.Up() {
-		return s, err
-	}
-	if s.Status != Suspended {
-		return s, s.notUp()
-	}
-	if err := e.cfg.Driver.Start(ctx, id); err != nil {
-		return s, err
-	}
-	if _, err := e.conns.get(ctx, id); err != nil {
-		return s, err
-	}
-	s, err = e.update(ctx, id, func(s *Sandbox) ([]Event, error) {
-		return []Event{e.event(id, EventLifecycleStarted, by, map[string]any{"resumed": true})}, s.moveTo(Idle, "")
-	})
-	if err == nil {
-		e.watch(id)
-	}
-	return s, err
 }

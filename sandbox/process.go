@@ -23,13 +23,13 @@ func (a *Actor) Start(ctx context.Context, ref string, cmd guest.Command, out gu
 		cmd.ID = a.e.cfg.NewID(prefixProcess)
 	}
 	cmd.Env = s.environment(cmd.Env)
-	end := a.e.begin(s.ID)
-	p, err := a.e.start(ctx, s.ID, cmd, out)
+	touch := a.e.toucher(s.ID)
+	touch()
+	p, err := a.e.start(ctx, s.ID, cmd, counted(out, touch))
 	if err != nil {
-		end()
 		return nil, a.e.explain(ctx, s.ID, err)
 	}
-	p.onEnd = end
+	p.touch = touch
 	return p, nil
 }
 
@@ -47,18 +47,9 @@ func (a *Actor) Dial(ctx context.Context, ref, network, address string) (guest.S
 	if err != nil {
 		return nil, a.e.explain(ctx, s.ID, err)
 	}
-	return &activeStream{Stream: st, end: sync.OnceFunc(a.e.begin(s.ID))}, nil
-}
-
-// activeStream counts as activity until it is closed.
-type activeStream struct {
-	guest.Stream
-	end func()
-}
-
-func (s *activeStream) Close() error {
-	s.end()
-	return s.Stream.Close()
+	touch := a.e.toucher(s.ID)
+	touch()
+	return &activeStream{Stream: st, touch: touch}, nil
 }
 
 // WriteFile writes a file inside the sandbox.
@@ -88,6 +79,7 @@ func (a *Actor) ReadFile(ctx context.Context, ref, path string) (io.ReadCloser, 
 	if err != nil {
 		return nil, a.e.explain(ctx, s.ID, err)
 	}
+	a.e.touch(s.ID)
 	rc, err := conn.ReadFile(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fault.New(fault.NotFound, "no file %q in the sandbox", clip(path, 128)).About("file")
@@ -97,7 +89,7 @@ func (a *Actor) ReadFile(ctx context.Context, ref, path string) (io.ReadCloser, 
 
 // explain turns a lost connection into what happened to the sandbox.
 func (e *Engine) explain(ctx context.Context, id string, err error) error {
-	if err == nil || !errors.Is(err, guest.ErrLost) && !fault.Is(err, fault.State) && !fault.Is(err, fault.NotFound) {
+	if err == nil || !errors.Is(err, guest.ErrLost) && !fault.Is(err, fault.State) && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Unavailable) {
 		return err
 	}
 	s, serr := e.cfg.Store.Sandbox(ctx, id)
@@ -175,13 +167,14 @@ func (e *Engine) attach(ctx context.Context, id, processID string, from int64, o
 
 // process is a guest process that outlives its connection: when the connection
 // is lost while the sandbox lives, Wait opens a new one and attaches again
-// where the output broke off.
+// where the output broke off. A pause of the sandbox is waited out, but for a
+// session: there somebody sits and has to be told.
 type process struct {
 	e         *Engine
 	sandboxID string
 	tty       bool
 	out       guest.Output
-	onEnd     func() // may be nil; called once
+	touch     func() // nil but for a session, whose bytes are what keeps its sandbox from being idle
 
 	mu       sync.Mutex
 	cur      *guest.Process
@@ -207,9 +200,6 @@ func (p *process) end() {
 		p.final = true
 		close(p.replaced)
 		p.mu.Unlock()
-		if p.onEnd != nil {
-			p.onEnd()
-		}
 	})
 }
 
@@ -218,20 +208,27 @@ func (p *process) ID() string { cur, _, _ := p.current(); return cur.ID() }
 
 // retry runs op on the present connection, and again on the next one when the
 // connection was lost under it. Somebody must be in Wait.
-func (p *process) retry(op func(*guest.Process) error) error {
+func (p *process) retry(ctx context.Context, op func(*guest.Process) error) error {
 	for {
 		cur, replaced, final := p.current()
 		err := op(cur)
 		if !errors.Is(err, guest.ErrLost) || final {
 			return err
 		}
-		<-replaced
+		select {
+		case <-replaced:
+		case <-ctx.Done():
+			return fault.From(ctx.Err())
+		}
 	}
 }
 
 func (p *process) Write(b []byte) (int, error) {
+	if p.touch != nil {
+		p.touch()
+	}
 	written := 0
-	err := p.retry(func(g *guest.Process) error {
+	err := p.retry(context.Background(), func(g *guest.Process) error {
 		n, err := g.Write(b[written:])
 		written += n
 		return err
@@ -243,19 +240,19 @@ func (p *process) CloseWrite() error {
 	p.mu.Lock()
 	p.eof = true
 	p.mu.Unlock()
-	return p.retry(func(g *guest.Process) error { return g.CloseWrite() })
+	return p.retry(context.Background(), func(g *guest.Process) error { return g.CloseWrite() })
 }
 
 func (p *process) Resize(ctx context.Context, size guest.Size) error {
-	return p.retry(func(g *guest.Process) error { return g.Resize(ctx, size) })
+	return p.retry(ctx, func(g *guest.Process) error { return g.Resize(ctx, size) })
 }
 
 func (p *process) Signal(ctx context.Context, name string) error {
-	return p.retry(func(g *guest.Process) error { return g.Signal(ctx, name) })
+	return p.retry(ctx, func(g *guest.Process) error { return g.Signal(ctx, name) })
 }
 
 func (p *process) CloseOutput(ctx context.Context) error {
-	return p.retry(func(g *guest.Process) error { return g.CloseOutput(ctx) })
+	return p.retry(ctx, func(g *guest.Process) error { return g.CloseOutput(ctx) })
 }
 
 func (p *process) Hangup(ctx context.Context) error {
@@ -292,6 +289,16 @@ func (p *process) Wait(ctx context.Context) (guest.Exit, error) {
 		if err == nil {
 			next, err = conn.Attach(ctx, cur.ID(), cur.Offset(), p.out)
 		}
+		if at := p.e.parked.at(p.sandboxID); err != nil && at != nil {
+			if err = p.waitOut(ctx); err == nil {
+				lost, since = 0, p.e.cfg.Now()
+				continue
+			}
+			if ctx.Err() == nil {
+				p.end()
+			}
+			return exit, err
+		}
 		if now := p.e.cfg.Now(); now.Sub(since) > reattachPeriod {
 			lost, since = 0, now
 		}
@@ -308,6 +315,14 @@ func (p *process) Wait(ctx context.Context) (guest.Exit, error) {
 		}
 		p.replace(next)
 	}
+}
+
+// waitOut waits for the end of a pause.
+func (p *process) waitOut(ctx context.Context) error {
+	if p.touch != nil {
+		return wasPaused(p.sandboxID)
+	}
+	return p.e.parked.wait(ctx, p.sandboxID)
 }
 
 func (p *process) replace(next *guest.Process) {

@@ -13,7 +13,8 @@ import (
 // Reconciliation says what Reconcile found.
 type Reconciliation struct {
 	Adopted    int      // sandboxes that run on as they were
-	Suspended  int      // stopped meanwhile, files kept
+	Paused     int      // paused, as they were or by a server that ended meanwhile
+	Suspended  int      // stopped, files kept
 	Lost       int      // recorded as failed
 	Removed    int      // found on the host without a record
 	Elsewhere  int      // of another engine, left alone
@@ -86,37 +87,25 @@ func (e *Engine) reconcileOne(ctx context.Context, s Sandbox, onHost map[string]
 	case s.Status == Stopping:
 		r.Removed++
 		return e.destroyAs(ctx, s, Deleted, s.StatusReason)
-	case there && st.State == driver.Running:
-		r.Adopted++
-		e.touch(s.ID) // what happened in it while no server looked is not known
-		if s.Status == Suspended || s.Status == Paused {
-			_, err := e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) { return nil, s.moveTo(Idle, "") })
-			if err != nil {
-				return err
-			}
-		}
-		e.watch(s.ID)
-		return nil
-	case s.Status == Suspended || s.Status == Paused:
-		if there {
-			return nil
-		}
-	}
-	if s.Mode == Oneshot {
+	case s.Mode == Oneshot && (!there || st.State != driver.Running):
 		r.Lost++
 		return e.destroyAs(ctx, s, Failed, "it ended while the server was away")
-	}
-	if there && st.State != driver.Broken && e.caps.Support[driver.FeatureDurableFiles].OK {
+	case there && st.State == driver.Running:
+		r.Adopted++
+		return e.reconcileUp(ctx, s)
+	case there && st.State != driver.Broken && s.Status == Paused:
+		r.Paused++
+		return e.reconcilePaused(ctx, s, st)
+	case there && st.State != driver.Broken && s.Status == Suspended:
 		r.Suspended++
-		reason := st.Exit.Reason
-		if reason == "" {
-			reason = "it stopped while the server was away"
-		}
-		e.endExecutions(ctx, s.ID, "the sandbox stopped", ExecFailed)
-		_, err := e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) {
-			return []Event{e.event(s.ID, EventLifecycleSuspended, "system", map[string]any{"reason": reason, "oom": st.Exit.OOM})}, s.moveTo(Suspended, reason)
-		})
-		return err
+		return nil
+	case there && st.State == driver.Stopped && st.Memory:
+		// The server ended between the pause and the note of it.
+		r.Paused++
+		return e.reconcileHalfPaused(ctx, s)
+	case there && st.State != driver.Broken && e.caps.Support[driver.FeatureDurableFiles].OK:
+		r.Suspended++
+		return e.reconcileStopped(ctx, s, st)
 	}
 	r.Lost++
 	reason := "it is gone from the host"
@@ -126,10 +115,69 @@ func (e *Engine) reconcileOne(ctx context.Context, s Sandbox, onHost map[string]
 	if there && !st.Exit.OOM {
 		return e.destroyAs(ctx, s, Failed, reason)
 	}
-	e.endExecutions(ctx, s.ID, reason, ExecFailed)
+	e.endWork(ctx, s.ID, reason)
 	_, err := e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) {
 		s.EndedAt = e.cfg.Now()
 		return []Event{e.event(s.ID, EventLifecycleFailed, "system", map[string]any{"reason": reason, "oom": st.Exit.OOM})}, s.moveTo(Failed, reason)
+	})
+	return err
+}
+
+// reconcileUp takes up a sandbox that runs.
+func (e *Engine) reconcileUp(ctx context.Context, s Sandbox) error {
+	// Whoever enforces the rules may have been away too.
+	if err := e.allowNetwork(ctx, &s); err != nil {
+		e.cfg.Log.Error("set what a sandbox may reach", "sandbox", s.ID, "err", err)
+	}
+	if !s.Status.Up() {
+		// The server ended between a resume and the note of it.
+		_, err := e.markUp(ctx, &s, "system", map[string]any{"why": "the server stopped while it was being resumed"})
+		return err
+	}
+	e.touch(s.ID) // what happened in it while no server looked is not known
+	e.watch(s.ID)
+	return nil
+}
+
+// reconcilePaused takes up a sandbox that is paused. Its processes may be lost
+// by now: where the server ended in the middle of a resume, for one.
+func (e *Engine) reconcilePaused(ctx context.Context, s Sandbox, st driver.Status) error {
+	if s.Memory && !st.Memory {
+		if _, err := e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) { s.Memory = false; return nil, nil }); err != nil {
+			return err
+		}
+	}
+	memory := s.Memory && st.Memory
+	if !memory {
+		e.endWork(ctx, s.ID, "the sandbox was paused")
+	}
+	e.parked.enter(s.ID, memory)
+	return nil
+}
+
+// reconcileHalfPaused records a pause that no record knows of.
+func (e *Engine) reconcileHalfPaused(ctx context.Context, s Sandbox) error {
+	_, err := e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) {
+		s.PausedAt, s.Memory = e.cfg.Now(), true
+		s.setTerminatesAt()
+		data := map[string]any{"memory": true, "why": "the server stopped while it was being paused"}
+		return []Event{e.event(s.ID, EventPause, "system", data)}, s.moveTo(Paused, "")
+	})
+	if err == nil {
+		e.parked.enter(s.ID, true)
+	}
+	return err
+}
+
+// reconcileStopped records that a sandbox has stopped while no server looked.
+func (e *Engine) reconcileStopped(ctx context.Context, s Sandbox, st driver.Status) error {
+	reason := st.Exit.Reason
+	if reason == "" {
+		reason = "it stopped while the server was away"
+	}
+	e.endWork(ctx, s.ID, "the sandbox stopped")
+	_, err := e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) {
+		return []Event{e.event(s.ID, EventLifecycleSuspended, "system", map[string]any{"reason": reason, "oom": st.Exit.OOM})}, s.moveTo(Suspended, reason)
 	})
 	return err
 }
@@ -151,16 +199,64 @@ func (e *Engine) reconcileExecutions(ctx context.Context, r *Reconciliation) {
 		if s, err := e.cfg.Store.Sandbox(ctx, x.SandboxID); err == nil && s.Driver != e.cfg.Driver.Name() {
 			continue
 		}
-		if err := e.adopt(ctx, x); err != nil {
-			e.cfg.Log.Warn("an execution was lost", "execution", x.ID, "sandbox", x.SandboxID, "err", err)
-			e.finish(x.ID, nil, func(x *Execution) {
-				x.Status, x.Error = ExecFailed, "lost when the server stopped"
+		if e.parked.at(x.SandboxID) != nil { // it goes on when the sandbox does
+			r.Executions++
+			e.background(func(ctx context.Context) {
+				if e.parked.wait(ctx, x.SandboxID) == nil {
+					e.takeUp(ctx, x)
+				}
 			})
-			e.afterExecution(x)
 			continue
 		}
-		r.Executions++
+		if e.takeUp(ctx, x) {
+			r.Executions++
+		}
 	}
+	e.reconcileOneshots(ctx)
+}
+
+// takeUp adopts an execution, or records that it was lost.
+func (e *Engine) takeUp(ctx context.Context, x Execution) bool {
+	err := e.adopt(ctx, x)
+	if err == nil || ctx.Err() != nil {
+		return err == nil
+	}
+	e.cfg.Log.Warn("an execution was lost", "execution", x.ID, "sandbox", x.SandboxID, "err", err)
+	e.finish(x.ID, nil, func(x *Execution) {
+		x.Status, x.Error = ExecFailed, "lost when the server stopped"
+	})
+	e.afterExecution(x)
+	return false
+}
+
+// reconcileOneshots removes the sandboxes of runs that are over, or have never
+// begun, and that the server had no time left to remove.
+func (e *Engine) reconcileOneshots(ctx context.Context) {
+	left, _, err := e.cfg.Store.Sandboxes(ctx, SandboxFilter{Mode: Oneshot, Statuses: []Status{Idle}})
+	if err != nil {
+		e.cfg.Log.Error("list oneshot sandboxes", "err", err)
+		return
+	}
+	for _, s := range left {
+		if s.Driver != e.cfg.Driver.Name() {
+			continue
+		}
+		if all, err := e.cfg.Store.Executions(ctx, s.ID, 1); err == nil && len(all) == 1 && all[0].Status.Done() {
+			e.afterExecution(all[0])
+			continue
+		}
+		if e.busyWith(s.ID) == "" {
+			if err := e.destroyAs(ctx, s, Failed, "the server stopped before its command had started"); err != nil {
+				e.cfg.Log.Error("remove a oneshot sandbox", "sandbox", s.ID, "err", err)
+			}
+		}
+	}
+}
+
+func (e *Engine) busyWith(sandboxID string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.busy[sandboxID]
 }
 
 // adopt attaches to an execution that an earlier server started. The output
@@ -185,7 +281,11 @@ func (e *Engine) adopt(ctx context.Context, x Execution) error {
 		e.letGo(run)
 		return err
 	}
-	left := max(x.Timeout-e.cfg.Now().Sub(x.StartedAt), 0)
+	paused, err := e.pausedSince(ctx, x.SandboxID, x.StartedAt)
+	if err != nil {
+		e.cfg.Log.Warn("find out how long a sandbox was paused", "sandbox", x.SandboxID, "err", err)
+	}
+	left := max(x.Timeout+paused-e.cfg.Now().Sub(x.StartedAt), 0)
 	e.follow(run, proc, x, left, e.begin(x.SandboxID))
 	return nil
 }

@@ -37,6 +37,8 @@ func (s *Sandbox) notUp() *fault.Error {
 		msg += " (" + s.StatusReason + ")"
 	}
 	switch s.Status {
+	case Paused:
+		msg += "; bring it up again with: resume " + s.ID
 	case Failed:
 		msg += "; remove it with: delete " + s.ID
 	case Terminated, Deleted:

@@ -48,6 +48,7 @@ type Store interface {
 
 	KeyStore
 	SnapshotStore
+	UsageStore
 
 	Close() error
 }

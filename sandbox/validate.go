@@ -55,11 +55,8 @@ func (r *CreateRequest) validate(caps driver.Capabilities) error {
 			return fault.InvalidField(field, "%q is not an id: use 1 to 64 letters, digits, dots, hyphens and underscores", clip(v, 64))
 		}
 	}
-	if r.Network || r.Port != 0 {
-		return fault.New(fault.Unsupported, "the %s engine gives sandboxes no network on this server; create it without network", caps.Driver).About("sandbox")
-	}
-	if r.Timeouts.Idle < 0 || r.Timeouts.Execution < 0 || r.Timeouts.Paused < 0 {
-		return fault.InvalidField("timeout", "must not be negative")
+	if err := r.Timeouts.validate(); err != nil {
+		return err
 	}
 	meta := 0
 	for k, v := range r.Metadata {

@@ -52,7 +52,7 @@ func (s *Store) LastUsage(ctx context.Context, sandboxID string) (sandbox.Usage,
 }
 
 // trimBatch bounds how long trimming keeps other writers waiting.
-const trimBatch = 10000
+const trimBatch = 1000
 
 // TrimUsage implements sandbox.UsageStore. What is kept of each sandbox from
 // before the time is its last sample then, from which sums go on.
@@ -69,20 +69,28 @@ func (s *Store) ThinUsage(ctx context.Context, from, to time.Time, step time.Dur
 		nanos(from), nanos(to), int64(step), int64(step), nanos(to))
 }
 
-// dropUsage deletes samples, some at a time.
+// dropUsage deletes samples, some at a time. Nobody waits while they are looked
+// for.
 func (s *Store) dropUsage(ctx context.Context, op, where string, args ...any) error {
+	type sample struct {
+		sandboxID string
+		at        int64
+	}
 	for {
-		var dropped int64
-		err := s.transact(ctx, op, func(tx *sql.Tx) error {
-			done, err := tx.ExecContext(ctx, "DELETE FROM usage WHERE (sandbox_id, at) IN (SELECT sandbox_id, at FROM usage WHERE "+where+" LIMIT ?)",
-				append(args[:len(args):len(args)], trimBatch)...)
-			if err != nil {
-				return err
+		rows, err := s.read.QueryContext(ctx, "SELECT sandbox_id, at FROM usage WHERE "+where+" LIMIT ?", append(args[:len(args):len(args)], trimBatch)...)
+		drop, err := collect(rows, err, func(d *sample) []any { return []any{&d.sandboxID, &d.at} })
+		if err != nil || len(drop) == 0 {
+			return s.fail(ctx, op, err)
+		}
+		err = s.transact(ctx, op, func(tx *sql.Tx) error {
+			for _, d := range drop {
+				if _, err := tx.ExecContext(ctx, "DELETE FROM usage WHERE sandbox_id=? AND at=?", d.sandboxID, d.at); err != nil {
+					return err
+				}
 			}
-			dropped, err = done.RowsAffected()
-			return err
+			return nil
 		})
-		if err != nil || dropped < trimBatch {
+		if err != nil || len(drop) < trimBatch {
 			return err
 		}
 	}
