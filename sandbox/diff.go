@@ -2,6 +2,8 @@ package sandbox
 
 import (
 	"context"
+	"io"
+	"path"
 	"slices"
 	"strings"
 
@@ -9,168 +11,110 @@ import (
 	"github.com/sandgate/sandgate/sandbox/layer"
 )
 
-// maxDiffEntries bounds how many paths a diff looks at.
-const maxDiffEntries = 1_000_000
+// maxChanges bounds how long a diff may be.
+const maxChanges = 1_000_000
 
-// Diff says how one point differs from another.
+// Diff says how one point differs from another. Points that were made from the
+// same files are compared by what was saved over them, others as a whole.
 func (a *Actor) Diff(ctx context.Context, from, to Point) ([]Change, error) {
-	left, right, done, err := a.views(ctx, from, to)
+	left, right, done, err := a.sides(ctx, from, to)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	paths := make(map[string]struct{})
-	if left.base.same(right.base) {
-		err = differingPaths(left, right, paths)
-	} else {
-		for _, v := range []*view{left, right} {
-			if err == nil {
-				err = v.walk("/", paths)
-			}
+	hostOnly := left.rootfs.Digest != right.rootfs.Digest || !slices.Equal(left.rootfs.Layers, right.rootfs.Layers)
+	if hostOnly {
+		if !slices.Equal(left.rootfs.HostDirs, right.rootfs.HostDirs) {
+			return nil, fault.New(fault.Unsupported, "host:latest shows this machine's own programs, which are compared with no other runtime; compare points that were made from one runtime").About("diff")
+		}
+		for _, s := range []*side{left, right} {
+			s.stack = append(s.stack, wholeLayers(ctx, s.rootfs)...)
 		}
 	}
+	base, err := openBase(left.rootfs, hostOnly)
 	if err != nil {
 		return nil, err
 	}
-	var changes []Change
-	for p := range paths {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		c, differs, err := compare(left, right, p)
-		if err != nil {
-			return nil, err
-		}
-		if differs {
-			changes = append(changes, c)
+	defer base.Close()
+	found, err := layer.Diff(ctx, left.stack, right.stack, base)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) > maxChanges {
+		return nil, fault.New(fault.Exhausted, "more than %d paths differ; compare points that have more in common", maxChanges).About("diff")
+	}
+	changes := make([]Change, len(found))
+	for i, c := range found {
+		changes[i] = Change{
+			Path: c.Path, Kind: ChangeKind(c.Kind), Type: string(c.Type), Size: c.Size, Mode: c.Mode, Why: c.Why, Mtime: c.ModTime,
 		}
 	}
-	slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
 	return changes, nil
 }
 
-// addPath notes a path to compare.
-func addPath(all map[string]struct{}, p string) error {
-	all[p] = struct{}{}
-	if len(all) > maxDiffEntries {
-		return fault.New(fault.Exhausted, "more than %d paths would have to be compared; compare points that have more in common", maxDiffEntries).About("diff")
+// wholeLayers are the layers of a runtime in the form of saved ones.
+func wholeLayers(ctx context.Context, rootfs Rootfs) layer.Stack {
+	var s layer.Stack
+	for _, dir := range rootfs.Layers {
+		s = append(s, layer.Source{ID: dir, Open: func() (io.ReadCloser, error) {
+			return stream(ctx, func(ctx context.Context, w io.Writer) error {
+				return layer.WriteOverlay(ctx, dir, w, layer.Options{})
+			}), nil
+		}})
 	}
-	return nil
+	return s
 }
 
-// differingPaths collects the paths that can differ between views on the same
-// base: what is in the layers that are not on both sides, and below what these
-// delete or replace.
-func differingPaths(left, right *view, all map[string]struct{}) error {
-	shared := 0
-	for shared < len(left.layers) && shared < len(right.layers) &&
-		left.layers[len(left.layers)-1-shared].id == right.layers[len(right.layers)-1-shared].id {
-		shared++
+// DiffFile is the unified diff of one text file between two points; empty when
+// it is the same in both. Where there is no such file it counts as empty.
+func (a *Actor) DiffFile(ctx context.Context, from, to Point, file string) (string, error) {
+	if file == "" || len(file) > 4096 || strings.ContainsRune(file, 0) || strings.Contains("/"+file+"/", "/../") {
+		return "", fault.InvalidField("path", "%q is not a path", clip(file, 128))
 	}
-	for _, v := range []*view{left, right} {
-		for _, x := range v.layers[:len(v.layers)-shared] {
-			for p, e := range x.entries {
-				if err := addPath(all, p); err != nil {
-					return err
-				}
-				if !e.Deleted && !e.Opaque && e.Type == layer.Dir {
-					continue
-				}
-				for _, side := range []*view{left, right} {
-					if f, ok, err := side.lookup(p); err != nil || !ok || f.Type != layer.Dir {
-						if err != nil {
-							return err
-						}
-						continue
-					}
-					if err := side.walk(p, all); err != nil {
-						return err
-					}
-				}
-			}
-		}
+	if !path.IsAbs(file) {
+		file = path.Join(Workspace, file)
 	}
-	return nil
-}
-
-// compare says how a path differs.
-func compare(left, right *view, p string) (Change, bool, error) {
-	if p == "/" { // every driver has its own idea of the root itself
-		return Change{}, false, nil
-	}
-	l, inLeft, err := left.lookup(p)
+	left, right, done, err := a.sides(ctx, from, to)
 	if err != nil {
-		return Change{}, false, err
+		return "", err
 	}
-	r, inRight, err := right.lookup(p)
+	defer done()
+	older, inLeft, err := left.file(ctx, file)
 	if err != nil {
-		return Change{}, false, err
+		return "", err
 	}
+	newer, inRight, err := right.file(ctx, file)
+	if err != nil {
+		return "", err
+	}
+	names := []string{from.String() + ":" + file, to.String() + ":" + file}
 	switch {
 	case !inLeft && !inRight:
-		return Change{}, false, nil
+		return "", fault.New(fault.NotFound, "no file %q on either side", clip(file, 128)).About("file")
 	case !inLeft:
-		return changeOf(Added, &r.Entry), true, nil
+		names[0] = "/dev/null"
 	case !inRight:
-		return changeOf(Removed, &l.Entry), true, nil
+		names[1] = "/dev/null"
 	}
-	why, err := whatDiffers(left, right, &l, &r)
-	c := changeOf(Changed, &r.Entry)
-	c.Why = strings.Join(why, ",")
-	return c, len(why) > 0, err
+	return layer.TextDiff(older, newer, names[0], names[1])
 }
 
-func changeOf(kind ChangeKind, e *layer.Entry) Change {
-	return Change{Path: e.Path, Kind: kind, Type: string(e.Type), Size: e.Size, Mode: e.Mode, Mtime: e.ModTime}
+// side is one side of a diff: layers over the files of a runtime.
+type side struct {
+	rootfs Rootfs
+	stack  layer.Stack
 }
 
-// whatDiffers lists in which ways two entries of one path differ.
-func whatDiffers(left, right *view, l, r *found) ([]string, error) {
-	if l.Type != r.Type {
-		return []string{"type"}, nil
+// file reads a file; false when there is none.
+func (s *side) file(ctx context.Context, p string) ([]byte, bool, error) {
+	base, err := openBase(s.rootfs, false)
+	if err != nil {
+		return nil, false, err
 	}
-	if l.host != "" && l.host == r.host || l.Implied || r.Implied {
-		return nil, nil
+	defer base.Close()
+	content, _, err := layer.ReadFile(ctx, s.stack, base, p, layer.MaxText)
+	if fault.Is(err, fault.NotFound) {
+		return nil, false, nil
 	}
-	var why []string
-	switch l.Type {
-	case layer.File:
-		same, err := sameContent(left, right, l, r)
-		if err != nil {
-			return nil, err
-		}
-		if !same {
-			why = append(why, "content")
-		}
-	case layer.Link:
-		if l.Target != r.Target {
-			why = append(why, "target")
-		}
-	}
-	if l.Mode != r.Mode && l.Type != layer.Link {
-		why = append(why, "mode")
-	}
-	if l.UID != r.UID || l.GID != r.GID {
-		why = append(why, "owner")
-	}
-	return why, nil
-}
-
-func sameContent(left, right *view, l, r *found) (bool, error) {
-	if l.Size != r.Size {
-		return false, nil
-	}
-	for _, side := range []struct {
-		v *view
-		f *found
-	}{{left, l}, {right, r}} {
-		if side.f.host == "" || side.f.Digest != "" {
-			continue
-		}
-		var err error
-		if side.f.Digest, err = side.v.base.digest(side.f.host); err != nil {
-			return false, err
-		}
-	}
-	return l.Digest == r.Digest, nil
+	return content, true, err
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,49 +76,29 @@ func (e *Engine) saveLayer(ctx context.Context, s *Sandbox) (Layer, error) {
 // measure counts what is in a layer: bytes of regular files, and entries that
 // are no directory.
 func (e *Engine) measure(ctx context.Context, id string) (bytes int64, files int, err error) {
-	err = e.readLayer(ctx, id, func(h *tar.Header, _ io.Reader) error {
-		switch {
-		case h.Typeflag == tar.TypeDir || strings.HasPrefix(filepath.Base(h.Name), whiteoutPrefix):
-		default:
+	r, err := e.openLayer(ctx, id)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer r.Close()
+	for archive := tar.NewReader(r); ; {
+		h, err := archive.Next()
+		if err == io.EOF {
+			_, err := io.Copy(io.Discard, r) // the driver may have to say something at the end
+			return bytes, files, err
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		if h.Typeflag != tar.TypeDir && !strings.HasPrefix(path.Base(h.Name), whiteoutPrefix) {
 			files++
 			bytes += h.Size
 		}
-		return nil
-	})
-	return bytes, files, err
+	}
 }
 
 // whiteoutPrefix marks a deletion in an OCI layer.
 const whiteoutPrefix = ".wh."
-
-// errEnough ends readLayer early and without an error.
-var errEnough = errors.New("enough")
-
-// readLayer shows each entry of a layer to visit, in its OCI form.
-func (e *Engine) readLayer(ctx context.Context, id string, visit func(*tar.Header, io.Reader) error) error {
-	r, err := e.openLayer(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	archive := tar.NewReader(r)
-	for {
-		h, err := archive.Next()
-		if err == io.EOF {
-			_, err := io.Copy(io.Discard, r) // the driver may have to say something at the end
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		if err := visit(h, archive); err != nil {
-			if errors.Is(err, errEnough) {
-				return nil
-			}
-			return err
-		}
-	}
-}
 
 // openLayer streams a layer in its OCI form. Close ends the export.
 func (e *Engine) openLayer(ctx context.Context, id string) (io.ReadCloser, error) {
@@ -129,27 +110,32 @@ func (e *Engine) openLayer(ctx context.Context, id string) (io.ReadCloser, error
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	pr, pw := io.Pipe()
-	x := &export{PipeReader: pr, cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(x.done)
-		pw.CloseWithError(saver.Export(ctx, dirs[0], pw)) // nil is the end of the stream
-	}()
-	return x, nil
+	return stream(ctx, func(ctx context.Context, w io.Writer) error { return saver.Export(ctx, dirs[0], w) }), nil
 }
 
-// export is a layer that is being exported.
-type export struct {
+// stream is what write writes. Close ends the writing and waits for its end.
+func stream(ctx context.Context, write func(context.Context, io.Writer) error) io.ReadCloser {
+	ctx, cancel := context.WithCancel(ctx)
+	pr, pw := io.Pipe()
+	s := &written{PipeReader: pr, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		pw.CloseWithError(write(ctx, pw)) // nil is the end of the stream
+	}()
+	return s
+}
+
+// written is a stream that is being written.
+type written struct {
 	*io.PipeReader
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-func (x *export) Close() error {
-	x.cancel()
-	err := x.PipeReader.Close()
-	<-x.done
+func (s *written) Close() error {
+	s.cancel()
+	err := s.PipeReader.Close()
+	<-s.done
 	return err
 }
 

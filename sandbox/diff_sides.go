@@ -2,27 +2,28 @@ package sandbox
 
 import (
 	"context"
+	"io"
 
 	"github.com/sandgate/sandgate/sandbox/layer"
 )
 
-// views reads two points. done removes what had to be saved for it.
-func (a *Actor) views(ctx context.Context, from, to Point) (left, right *view, done func(), err error) {
+// sides finds out what two points are made of. done removes what had to be
+// saved for it.
+func (a *Actor) sides(ctx context.Context, from, to Point) (left, right *side, done func(), err error) {
 	var temporary []string
 	done = func() {
 		for _, id := range temporary {
 			a.e.discard(id)
 		}
 	}
-	indexes := map[string]*layerIndex{} // layers are read once for both sides
-	both := make([]*view, 2)
+	var both [2]*side
 	for i, p := range []Point{from, to} {
 		runtime, ids, saved, err := a.point(ctx, p)
 		if saved != "" {
 			temporary = append(temporary, saved)
 		}
 		if err == nil {
-			both[i], err = a.e.view(ctx, runtime, ids, indexes)
+			both[i], err = a.e.side(ctx, runtime, ids)
 		}
 		if err != nil {
 			done()
@@ -69,36 +70,17 @@ func (a *Actor) point(ctx context.Context, p Point) (runtime RuntimeRef, layers 
 	return s.Runtime, append([]string{l.ID}, s.Layers...), l.ID, nil
 }
 
-// view indexes layers over the files of a runtime.
-func (e *Engine) view(ctx context.Context, runtime RuntimeRef, ids []string, indexes map[string]*layerIndex) (*view, error) {
+// side is layers over the files a runtime had.
+func (e *Engine) side(ctx context.Context, runtime RuntimeRef, ids []string) (*side, error) {
 	rootfs, err := e.cfg.Images.ProvideDigest(ctx, runtime)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{base: newBaseFiles(ctx, rootfs)}
+	s := &side{rootfs: rootfs}
 	for _, id := range ids {
-		x := indexes[id]
-		if x == nil {
-			list, err := e.layerEntries(ctx, id)
-			if err != nil {
-				return nil, err
-			}
-			x = indexLayer(id, list)
-			indexes[id] = x
-		}
-		v.layers = append(v.layers, x)
+		s.stack = append(s.stack, layer.Source{ID: id, Open: func() (io.ReadCloser, error) { return e.openLayer(ctx, id) }})
 	}
-	return v, nil
-}
-
-// layerEntries lists what a layer holds.
-func (e *Engine) layerEntries(ctx context.Context, id string) ([]layer.Entry, error) {
-	r, err := e.openLayer(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	return layer.Entries(ctx, r)
+	return s, nil
 }
 
 // SnapshotFiles lists what the snapshot's own layer holds.
@@ -110,19 +92,25 @@ func (a *Actor) SnapshotFiles(ctx context.Context, snapshot string) ([]Change, e
 	if err := a.e.readable(&p); err != nil {
 		return nil, err
 	}
-	list, err := a.e.layerEntries(ctx, p.Layer)
+	r, err := a.e.openLayer(ctx, p.Layer)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	list, err := layer.Entries(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	changes := make([]Change, 0, len(list))
-	for i := range list {
-		switch e := &list[i]; {
+	for _, e := range list {
+		c := Change{Path: e.Path, Kind: Added, Type: string(e.Type), Size: e.Size, Mode: e.Mode, Mtime: e.ModTime}
+		switch {
 		case e.Path == "/" || e.Implied:
+			continue
 		case e.Deleted:
-			changes = append(changes, changeOf(Removed, e))
-		default:
-			changes = append(changes, changeOf(Added, e))
+			c.Kind = Removed
 		}
+		changes = append(changes, c)
 	}
 	return changes, nil
 }
