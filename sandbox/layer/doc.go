@@ -73,8 +73,6 @@ type Limits struct {
 	Bytes   int64 // sizes of all files together; 0 is no bound
 	Entries int   // 0 means DefaultEntries
 	Sync    bool  // everything is durable before success is told
-
-	dense bool // sparse files are refused
 }
 
 // DefaultEntries is how many entries a layer may have.

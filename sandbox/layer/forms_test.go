@@ -103,6 +103,12 @@ func TestMerge(t *testing.T) {
 	if !slices.Equal(names(t, none.Bytes()), []string{"./"}) || !slices.Equal(names(t, one.Bytes()), []string{"./"}) {
 		t.Errorf("%q, %q", names(t, none.Bytes()), names(t, one.Bytes()))
 	}
+	var flat bytes.Buffer
+	must(t, Flatten(t.Context(), &flat, bytes.NewReader(top), bytes.NewReader(bottom)))
+	want = slices.DeleteFunc(want, func(name string) bool { return strings.Contains(name, ".wh.") })
+	if got := names(t, flat.Bytes()); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
 	var up bytes.Buffer
 	must(t, MergeToUpper(t.Context(), &up, bytes.NewReader(top), bytes.NewReader(bottom)))
 	if got := names(t, up.Bytes()); !slices.Contains(got, "./gone char") || !slices.Contains(got, "./kept/low") {

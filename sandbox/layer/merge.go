@@ -18,19 +18,27 @@ func MergeToUpper(ctx context.Context, w io.Writer, layers ...io.ReadSeeker) err
 }
 
 func mergeAs(ctx context.Context, w io.Writer, form form, layers []io.ReadSeeker) error {
-	root := &node{Entry: &Entry{Path: "/", Type: Dir, Mode: 0o755, Implied: true}, children: make(map[string]*node)}
-	for _, l := range layers {
-		lower, err := index(ctx, l, neutralForm)
-		if err != nil {
-			return err
-		}
-		root.cover(lower)
+	root, err := mergeTrees(ctx, layers)
+	if err != nil {
+		return err
 	}
 	out := newWriter(ctx, w, form, 0)
 	if err := out.emit(root, Options{}); err != nil {
 		return err
 	}
 	return out.close()
+}
+
+func mergeTrees(ctx context.Context, layers []io.ReadSeeker) (*node, error) {
+	root := &node{Entry: &Entry{Path: "/", Type: Dir, Mode: 0o755, Implied: true}, children: make(map[string]*node)}
+	for _, l := range layers {
+		lower, err := index(ctx, l, neutralForm)
+		if err != nil {
+			return nil, err
+		}
+		root.cover(lower)
+	}
+	return root, nil
 }
 
 // cover makes a directory what it looks like when it lies over another entry
@@ -54,5 +62,32 @@ func (n *node) cover(lower *node) {
 		} else {
 			n.children[name] = below
 		}
+	}
+}
+
+// Flatten is Merge for layers under which nothing lies: no mark is left, and
+// what is there is all there is.
+func Flatten(ctx context.Context, w io.Writer, layers ...io.ReadSeeker) error {
+	root, err := mergeTrees(ctx, layers)
+	if err != nil {
+		return err
+	}
+	root.unmark()
+	out := newWriter(ctx, w, neutralForm, 0)
+	if err := out.emit(root, Options{}); err != nil {
+		return err
+	}
+	return out.close()
+}
+
+// unmark takes the marks of what lies below away.
+func (n *node) unmark() {
+	n.Opaque = false
+	for name, child := range n.children {
+		if child.Deleted {
+			delete(n.children, name)
+			continue
+		}
+		child.unmark()
 	}
 }

@@ -132,10 +132,8 @@ func (s *scanner) entry(hdr *tar.Header, content io.Reader, visit func(*Entry, i
 	if s.entries++; s.entries > s.limits.Entries {
 		return fault.New(fault.Exhausted, "the layer has more than %d entries", s.limits.Entries)
 	}
-	if s.limits.dense {
-		if err := refuseSparse(hdr); err != nil {
-			return err
-		}
+	if err := refuseSparse(hdr); err != nil {
+		return err
 	}
 	s.metadata += int64(len(hdr.Name) + len(hdr.Linkname))
 	for k, v := range hdr.PAXRecords {
@@ -253,7 +251,7 @@ func (s *scanner) file(p string, hdr *tar.Header) (*Entry, error) {
 	switch hdr.Typeflag {
 	case tar.TypeDir:
 		e.Type = Dir
-	case tar.TypeReg, tar.TypeGNUSparse:
+	case tar.TypeReg:
 		e.Type, e.Size = File, hdr.Size
 		if s.bytes += hdr.Size; hdr.Size < 0 || s.bytes < 0 || s.limits.Bytes > 0 && s.bytes > s.limits.Bytes {
 			return nil, fault.New(fault.Exhausted, "the layer's files are of more than %d bytes", s.limits.Bytes)
@@ -311,8 +309,8 @@ func (s *scanner) hardLink(e *Entry, hdr *tar.Header) error {
 	return nil
 }
 
-// refuseSparse: what the index is for reads content where it lies, and the
-// archives it is given are written here or by gVisor, which write none.
+// refuseSparse: a few bytes may claim to be the holes of a file without end.
+// No layer has them but by somebody's intention.
 func refuseSparse(hdr *tar.Header) error {
 	for key := range hdr.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {

@@ -26,7 +26,7 @@ func index(ctx context.Context, r io.ReadSeeker, form form) (*node, error) {
 	}
 	root := &node{Entry: &Entry{Path: "/", Type: Dir, Mode: 0o755, Implied: true}, children: make(map[string]*node)}
 	at := map[string]*node{"/": root}
-	err := scan(ctx, r, form, Limits{dense: true}, func(e *Entry, content io.Reader) error {
+	err := scan(ctx, r, form, Limits{}, func(e *Entry, content io.Reader) error {
 		n := at[e.Path]
 		if n == nil {
 			n = &node{children: make(map[string]*node)}
