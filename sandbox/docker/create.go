@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -26,6 +26,7 @@ const (
 	labelLabels = "sandgate.labels" // driver.Spec.Labels, as JSON
 	labelLayers = "sandgate.layers" // the directories an image was made from
 	labelGuest  = "sandgate.guest"  // the program a volume holds
+	labelSaved  = "sandgate.saved"  // the saved layers an image was made from
 )
 
 // settleTime bounds what has to be finished after the caller has given up.
@@ -47,10 +48,11 @@ func (d *Driver) Create(ctx context.Context, s driver.Spec) error {
 
 	d.setHalfway(s.ID, true)
 	defer d.setHalfway(s.ID, false)
-	if err := d.claim(s.ID); err != nil {
+	r := record{Rootfs: s.Rootfs, Guest: s.Guest.Path, Network: s.Network, DiskBytes: s.Limits.DiskBytes}
+	if err := d.claim(s.ID, r); err != nil {
 		return err
 	}
-	if err := d.build(ctx, s); err != nil {
+	if err := d.build(ctx, s, r); err != nil {
 		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 		defer cancel()
 		if rerr := d.removeParts(settle, s.ID); rerr != nil {
@@ -77,23 +79,6 @@ func (d *Driver) isHalfway(id string) bool {
 	return d.halfway[id]
 }
 
-// claim takes the id, for this process and for any other on the folder.
-func (d *Driver) claim(id string) error {
-	f, err := os.OpenFile(d.record(id), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return fault.New(fault.Exists, "sandbox %s exists", id).About("sandbox")
-	case err != nil:
-		return fault.Wrap(err, fault.Internal, "the state folder cannot be written")
-	}
-	return f.Close()
-}
-
-func (d *Driver) record(id string) string { return filepath.Join(d.dir, id) }
-
-// container is the name of a sandbox's container.
-func (d *Driver) container(id string) string { return "sandgate-" + d.state + "-" + id }
-
 // owned filters for what belongs to a sandbox, or to any for an empty id.
 func (d *Driver) owned(id string) client.Filters {
 	f := make(client.Filters).Add("label", labelState+"="+d.state)
@@ -104,11 +89,7 @@ func (d *Driver) owned(id string) client.Filters {
 }
 
 // build makes image, volumes and container.
-func (d *Driver) build(ctx context.Context, s driver.Spec) error {
-	image, err := d.image(ctx, s.ID, s.Rootfs)
-	if err != nil {
-		return err
-	}
+func (d *Driver) build(ctx context.Context, s driver.Spec, r record) error {
 	labels, err := json.Marshal(s.Labels)
 	if err != nil {
 		return fmt.Errorf("write labels: %w", err)
@@ -118,21 +99,36 @@ func (d *Driver) build(ctx context.Context, s driver.Spec) error {
 		hostname = s.ID
 	}
 	cfg := &container.Config{
-		Image: image, Hostname: hostname,
+		Hostname:   hostname,
 		Entrypoint: []string{driver.GuestPath, "init"},
 		Env:        s.Guest.Env,
 		User:       "0:0", WorkingDir: "/", StopSignal: "SIGTERM",
 		Labels: map[string]string{labelState: d.state, labelID: s.ID, labelLabels: string(labels)},
 	}
-	host := hostConfig(s.Limits)
-	if s.Limits.DiskBytes > 0 {
-		host.StorageOpt = map[string]string{"size": strconv.FormatInt(s.Limits.DiskBytes, 10)}
-	}
-	program, err := d.guestMount(ctx, image, s.Guest)
+	return d.makeContainer(ctx, s.ID, r, cfg, s.Limits)
+}
+
+// makeContainer makes the container of a record, and what it stands on.
+func (d *Driver) makeContainer(ctx context.Context, id string, r record, cfg *container.Config, limits driver.Limits) error {
+	image, stack, err := d.image(ctx, id, r)
 	if err != nil {
 		return err
 	}
-	views, err := d.hostDirMounts(ctx, s)
+	cfg.Image = image
+	host := hostConfig(d.affordable(limits))
+	if r.DiskBytes > 0 {
+		host.StorageOpt = map[string]string{"size": strconv.FormatInt(r.DiskBytes, 10)}
+	}
+	if r.Network {
+		if host.DNS, err = d.nameServers(); err != nil {
+			return err
+		}
+	}
+	program, err := d.guestMount(ctx, image, r.Guest)
+	if err != nil {
+		return err
+	}
+	views, err := d.hostDirMounts(ctx, id, r, stack)
 	if err != nil {
 		return err
 	}
@@ -144,15 +140,15 @@ func (d *Driver) build(ctx context.Context, s driver.Spec) error {
 	// off may or may not leave a container: it is not cut off.
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
-	made, err := d.cli.ContainerCreate(settle, client.ContainerCreateOptions{Name: d.container(s.ID), Config: cfg, HostConfig: host})
+	made, err := d.cli.ContainerCreate(settle, client.ContainerCreateOptions{Name: d.containerOf(id, r.Generation), Config: cfg, HostConfig: host})
 	switch {
 	case errdefs.IsConflict(err):
-		return fault.Wrap(err, fault.Exists, "sandbox %s exists", s.ID).About("sandbox")
+		return fault.Wrap(err, fault.Exists, "sandbox %s exists", id).About("sandbox")
 	case err != nil:
 		return d.engineError(settle, err, "make the container")
 	}
 	for _, w := range made.Warnings {
-		d.log.Warn("the engine makes a sandbox with a warning", "sandbox", s.ID, "warning", w)
+		d.log.Warn("the engine makes a sandbox with a warning", "sandbox", id, "warning", w)
 	}
 	return nil
 }
@@ -176,18 +172,25 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 // what is left of an attempt is found again.
 func (d *Driver) removeParts(ctx context.Context, id string) error {
 	d.cutStreams(id)
-	_, err := d.cli.ContainerRemove(ctx, d.container(id), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if errdefs.IsConflict(err) { // "removal is already in progress"
-		err = d.awaitRemoved(ctx, id)
-	}
-	if err != nil && !errdefs.IsNotFound(err) {
-		return d.engineError(ctx, err, "remove the container")
-	}
-	if err := d.removeVolumes(ctx, id); err != nil {
+	if err := d.removeContainers(ctx, id, ""); err != nil {
 		return err
 	}
-	if err := d.removeImage(ctx, d.onceImage(id)); err != nil {
+	if err := d.detach(ctx, id); err != nil {
 		return err
+	}
+	if err := d.removeVolumes(ctx, id, func(string) bool { return true }); err != nil {
+		return err
+	}
+	for _, ref := range []string{d.onceImage(id), d.onceImage(id) + savedSuffix} {
+		if err := d.removeImage(ctx, ref); err != nil {
+			return err
+		}
+	}
+	if err := d.removeRestored(id, -1); err != nil {
+		return err
+	}
+	if err := os.Remove(d.passingRecord(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fault.Wrap(err, fault.Internal, "the state folder cannot be written")
 	}
 	if err := os.Remove(d.record(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fault.Wrap(err, fault.Internal, "the state folder cannot be written")
@@ -195,9 +198,34 @@ func (d *Driver) removeParts(ctx context.Context, id string) error {
 	return nil
 }
 
+// removeContainers removes the containers of a sandbox, but for the one that
+// is to be kept, and images of saved layers that only they still held.
+func (d *Driver) removeContainers(ctx context.Context, id, keep string) error {
+	list, err := d.cli.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: d.owned(id)})
+	if err != nil {
+		return d.engineError(ctx, err, "list containers")
+	}
+	for _, c := range list.Items {
+		if slices.Contains(c.Names, "/"+keep) {
+			continue
+		}
+		_, err := d.cli.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if errdefs.IsConflict(err) { // "removal is already in progress"
+			err = d.awaitRemoved(ctx, c.ID)
+		}
+		if err != nil && !errdefs.IsNotFound(err) {
+			return d.engineError(ctx, err, "remove the container")
+		}
+		if err := d.removeUnnamed(ctx, c.ImageID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // awaitRemoved waits for a removal that somebody else began.
-func (d *Driver) awaitRemoved(ctx context.Context, id string) error {
-	w := d.cli.ContainerWait(ctx, d.container(id), client.ContainerWaitOptions{Condition: container.WaitConditionRemoved})
+func (d *Driver) awaitRemoved(ctx context.Context, name string) error {
+	w := d.cli.ContainerWait(ctx, name, client.ContainerWaitOptions{Condition: container.WaitConditionRemoved})
 	select {
 	case <-w.Result:
 		return nil

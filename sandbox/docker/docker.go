@@ -4,9 +4,9 @@
 // the guest is its PID 1, its network namespace has no interface but loopback,
 // and it holds no more privileges than installing packages and switching users
 // inside it takes (privileges.go). Everything the driver has to know about a
-// sandbox is in the labels of its container; beside that there is one empty
-// file per sandbox in the state folder, so that a container that somebody else
-// removed is noticed, and so is a creation that a crash cut short.
+// sandbox is in the labels of its container; beside that there is one file per
+// sandbox in the state folder (record.go), so that a container that somebody
+// else removed is noticed, and so is a creation that a crash cut short.
 //
 // Layers become an image, imported once per digest (image.go, merge.go). Host
 // directories become volumes that the engine mounts as overlays (hostdirs.go);
@@ -49,20 +49,25 @@ type Config struct {
 	// StateDir is the state folder; it has to exist. Sandboxes belong to it:
 	// a driver on another folder does not see them.
 	StateDir string
+	// Network connects sandboxes that ask for it. Nil means that none can.
+	Network driver.Network
 	// Log receives what nobody waits for. Nil discards it.
 	Log *slog.Logger
 }
 
 // Driver implements driver.Driver on a Docker engine.
 type Driver struct {
-	cli   *client.Client
-	log   *slog.Logger
-	dir   string // one file per sandbox
-	state string // value of the label of everything this state folder owns
+	cli     *client.Client
+	log     *slog.Logger
+	network driver.Network // may be nil
+	dir     string         // one file per sandbox
+	own     string         // one directory per sandbox that was restored
+	state   string         // value of the label of everything this state folder owns
 
 	locks  keyed // operations on one sandbox
 	images keyed // imports of one digest
 	guests keyed // copies of one program
+	layers keyed // work on one saved layer
 
 	mu      sync.Mutex
 	volumes map[string]string               // of guest programs, by path; whole
@@ -78,6 +83,8 @@ var (
 	_ driver.Driver  = (*Driver)(nil)
 	_ driver.Stats   = (*Driver)(nil)
 	_ driver.Cleaner = (*Driver)(nil)
+	_ driver.Saver   = (*Driver)(nil)
+	_ driver.Resizer = (*Driver)(nil)
 )
 
 // New returns a driver. It does not need the engine to answer: Capabilities
@@ -104,7 +111,9 @@ func New(cfg Config) (*Driver, error) {
 	d := &Driver{
 		cli:     cli,
 		log:     cfg.Log,
+		network: cfg.Network,
 		dir:     filepath.Join(stateDir, "docker"),
+		own:     filepath.Join(stateDir, "docker-restored"),
 		state:   stateLabel(stateDir),
 		volumes: make(map[string]string),
 		halfway: make(map[string]bool),
@@ -113,8 +122,10 @@ func New(cfg Config) (*Driver, error) {
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	if err := os.MkdirAll(d.dir, 0o700); err != nil {
-		return nil, fault.Wrap(err, fault.Internal, "the state folder %s cannot be written", stateDir)
+	for _, dir := range []string{d.dir, d.own} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fault.Wrap(err, fault.Internal, "the state folder %s cannot be written", stateDir)
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stop = cancel

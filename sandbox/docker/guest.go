@@ -23,15 +23,15 @@ import (
 // guestMount shows the guest program in a container. An engine on this machine
 // shows the file itself. Another one gets a copy of it, in a volume that is
 // named after its content and shown read-only to every sandbox that runs it.
-func (d *Driver) guestMount(ctx context.Context, image string, g driver.Guest) (mount.Mount, error) {
+func (d *Driver) guestMount(ctx context.Context, image, program string) (mount.Mount, error) {
 	info, err := d.knownInfo(ctx)
 	if err != nil {
 		return mount.Mount{}, err
 	}
 	if local, _ := d.isLocal(info); local {
-		return mount.Mount{Type: mount.TypeBind, Source: g.Path, Target: driver.GuestPath, ReadOnly: true}, nil
+		return mount.Mount{Type: mount.TypeBind, Source: program, Target: driver.GuestPath, ReadOnly: true}, nil
 	}
-	volume, err := d.guestVolume(ctx, image, g.Path)
+	volume, err := d.guestVolume(ctx, image, program)
 	return mount.Mount{
 		Type: mount.TypeVolume, Source: volume, Target: path.Dir(driver.GuestPath), ReadOnly: true,
 		VolumeOptions: &mount.VolumeOptions{NoCopy: true},

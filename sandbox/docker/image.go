@@ -14,33 +14,41 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 
-	"github.com/sandgate/sandgate/sandbox/driver"
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
 
 // Repositories of the images this driver makes. The tag of a layer image is
 // the state folder and the digest, that of a single-use image the state folder
-// and the sandbox.
+// and the sandbox. Saved layers over a layer image have a name of their content
+// (stack.go), over a single-use image that of the sandbox and a suffix.
 const (
 	layerRepository = "sandgate/layer"
 	onceRepository  = "sandgate/once"
+	savedRepository = "sandgate/saved"
+	savedSuffix     = ".saved"
 )
 
 var digestPattern = regexp.MustCompile(`\Asha256:[0-9a-f]{64}\z`)
 
-// image returns the name of an image of the layers, importing it where the
+// baseImage returns the name of an image of the layers, importing it where the
 // engine does not have it. Imports of one digest wait for each other; when a
 // second server imports the same at the same time, the later name wins and
 // both are the same.
-func (d *Driver) image(ctx context.Context, id string, r driver.Rootfs) (string, error) {
+func (d *Driver) baseImage(ctx context.Context, id string, rec record) (string, error) {
+	r := rec.Rootfs
 	if r.Digest == "" {
 		ref := d.onceImage(id)
+		if rec.Generation > 0 { // an earlier one has made it
+			if _, err := d.cli.ImageInspect(ctx, ref); err == nil {
+				return ref, nil
+			}
+		}
 		return ref, d.importImage(ctx, ref, map[string]string{labelState: d.state, labelID: id}, r.Layers)
 	}
 	if !digestPattern.MatchString(r.Digest) {
 		return "", fault.InvalidField("layer digest", "%.80q is not sha256: and 64 hexadecimal digits", r.Digest)
 	}
-	ref := layerRepository + ":" + d.state + "-" + strings.TrimPrefix(r.Digest, "sha256:")
+	ref := d.layerImage(r.Digest)
 	unlock, err := d.images.lock(ctx, ref)
 	if err != nil {
 		return "", fault.From(err)
@@ -71,21 +79,32 @@ func decodePaths(label string) []string {
 	return strings.Split(string(b), "\x00")
 }
 
+func (d *Driver) layerImage(digest string) string {
+	return layerRepository + ":" + d.state + "-" + strings.TrimPrefix(digest, "sha256:")
+}
+
 func (d *Driver) onceImage(id string) string { return onceRepository + ":" + d.state + "-" + id }
 
 // importImage streams the merged layers to the engine.
 func (d *Driver) importImage(ctx context.Context, ref string, labels map[string]string, layers []string) error {
+	return d.stream(ctx, "import an image",
+		func(ctx context.Context, w io.Writer) error { return writeTar(ctx, w, layers) },
+		func(ctx context.Context, r io.Reader) error { return d.sendImage(ctx, r, ref, labels) })
+}
+
+// stream lets the engine read what is written.
+func (d *Driver) stream(ctx context.Context, doing string, write func(context.Context, io.Writer) error, send func(context.Context, io.Reader) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	pr, pw := io.Pipe()
 	wrote := make(chan error, 1)
 	go func() {
-		err := writeTar(ctx, pw, layers)
+		err := write(ctx, pw)
 		pw.CloseWithError(err) // the engine drops what it got so far
 		wrote <- err
 	}()
-	err := d.sendImage(ctx, pr, ref, labels)
-	pr.CloseWithError(errors.New("the import has ended")) // unblocks the writer
+	err := send(ctx, pr)
+	pr.CloseWithError(errors.New("the engine reads no further")) // unblocks the writer
 	// Why the writer stopped is the better answer, unless it is because the
 	// engine did.
 	if werr := <-wrote; werr != nil {
@@ -99,7 +118,7 @@ func (d *Driver) importImage(ctx context.Context, ref string, labels map[string]
 	if err == nil || errors.As(err, new(*fault.Error)) {
 		return err
 	}
-	return d.engineError(ctx, err, "import an image")
+	return d.engineError(ctx, err, doing)
 }
 
 func (d *Driver) sendImage(ctx context.Context, tar io.Reader, ref string, labels map[string]string) error {
@@ -114,7 +133,12 @@ func (d *Driver) sendImage(ctx context.Context, tar io.Reader, ref string, label
 		return err
 	}
 	defer progress.Close()
-	// The status was sent before the work: how it went is in the body.
+	return await(progress)
+}
+
+// await reads the progress of work to its end. The status was sent before the
+// work: how it went is in the body.
+func await(progress io.Reader) error {
 	for dec := json.NewDecoder(progress); ; {
 		var line struct {
 			Error string `json:"error"`

@@ -62,14 +62,22 @@ func (o observed) state() driver.State {
 	return driver.Broken
 }
 
-func (o observed) status(id string) driver.Status {
+// status is what a container says of its sandbox. One that was restored has a
+// new container; that it was started before is in the record.
+func (d *Driver) status(id string, o observed) driver.Status {
 	s := driver.Status{ID: id, State: o.state()}
 	if o.Config != nil {
 		// What the driver wrote itself; an empty map says enough if it did not.
 		_ = json.Unmarshal([]byte(o.Config.Labels[labelLabels]), &s.Labels)
 	}
-	if s.State == driver.Stopped {
+	switch s.State {
+	case driver.Stopped:
 		s.Exit = o.exit()
+	case driver.Created:
+		if r, _ := d.readRecord(id); r.Exit != nil {
+			s.State, s.Exit = driver.Stopped, *r.Exit
+		}
+	case driver.Running, driver.Broken:
 	}
 	return s
 }
@@ -120,7 +128,7 @@ func (d *Driver) Inspect(ctx context.Context, id string) (driver.Status, error) 
 	if err != nil {
 		return driver.Status{}, err
 	}
-	return o.status(id), nil
+	return d.status(id, o), nil
 }
 
 // List implements driver.Driver.

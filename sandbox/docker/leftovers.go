@@ -5,14 +5,19 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/image"
 	"github.com/moby/moby/client"
 )
 
 // Leftovers implements driver.Cleaner. It finds volumes and single-use images
 // of sandboxes that no longer exist, images and guest volumes whose source is
-// gone from this machine, and images that lost their name to a later import.
+// gone from this machine, images that lost their name to a later import, and
+// what a restore that was cut short has left.
 func (d *Driver) Leftovers(ctx context.Context, fix bool) ([]string, error) {
 	list, err := d.List(ctx)
 	if err != nil {
@@ -24,7 +29,7 @@ func (d *Driver) Leftovers(ctx context.Context, fix bool) ([]string, error) {
 	}
 	var lines []string
 	// Containers first: they hold the others.
-	for _, find := range []func(context.Context, map[string]bool, bool) ([]string, error){d.leftContainers, d.leftVolumes, d.leftImages} {
+	for _, find := range []func(context.Context, map[string]bool, bool) ([]string, error){d.leftContainers, d.leftVolumes, d.leftRestored, d.leftImages} {
 		found, err := find(ctx, alive, fix)
 		lines = append(lines, found...)
 		if err != nil {
@@ -59,14 +64,17 @@ func (d *Driver) Purge(ctx context.Context) error {
 			return d.engineError(ctx, err, "remove a volume")
 		}
 	}
-	images, err := d.cli.ImageList(ctx, client.ImageListOptions{Filters: d.owned("")})
+	images, err := d.ownImages(ctx)
 	if err != nil {
-		return d.engineError(ctx, err, "list images")
+		return err
 	}
-	for _, i := range images.Items {
+	for _, i := range images {
 		if err := d.removeImage(ctx, i.ID); err != nil {
 			return err
 		}
+	}
+	if _, err := d.leftRestored(ctx, nil, true); err != nil {
+		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,15 +82,24 @@ func (d *Driver) Purge(ctx context.Context) error {
 	return nil
 }
 
-// leftContainers finds carriers of guest programs that a crash left.
+// leftContainers finds carriers of guest programs that a crash left, and
+// containers of sandboxes that are now others.
 func (d *Driver) leftContainers(ctx context.Context, _ map[string]bool, fix bool) ([]string, error) {
-	list, err := d.cli.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: d.owned("").Add("label", labelGuest)})
+	list, err := d.cli.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: d.owned("")})
 	if err != nil {
 		return nil, d.engineError(ctx, err, "list containers")
 	}
 	var lines []string
 	for _, c := range list.Items {
-		lines = append(lines, "docker container "+c.ID+" that carried the guest")
+		id := c.Labels[labelID]
+		switch {
+		case c.Labels[labelGuest] != "":
+			lines = append(lines, "docker container "+c.ID+" that carried the guest")
+		case id != "" && !d.isHalfway(id) && !slices.Contains(c.Names, "/"+d.container(id)):
+			lines = append(lines, "docker container "+c.ID+" of sandbox "+id+" before or after a restore")
+		default:
+			continue
+		}
 		if !fix {
 			continue
 		}
@@ -107,7 +124,12 @@ func (d *Driver) leftVolumes(ctx context.Context, alive map[string]bool, fix boo
 			}
 			why = "of a guest program that is gone"
 		}
-		if alive[id] || d.isHalfway(id) {
+		if r, _ := d.readRecord(id); alive[id] && id != "" && !d.ofGeneration(v.Name, id, r.Generation) {
+			why = "of sandbox " + id + " before or after a restore"
+		} else if alive[id] {
+			continue
+		}
+		if d.isHalfway(id) {
 			continue
 		}
 		lines = append(lines, "docker volume "+v.Name+" "+why)
@@ -122,28 +144,34 @@ func (d *Driver) leftVolumes(ctx context.Context, alive map[string]bool, fix boo
 }
 
 func (d *Driver) leftImages(ctx context.Context, alive map[string]bool, fix bool) ([]string, error) {
-	list, err := d.cli.ImageList(ctx, client.ImageListOptions{Filters: d.owned("")})
+	list, err := d.ownImages(ctx)
 	if err != nil {
-		return nil, d.engineError(ctx, err, "list images")
+		return nil, err
 	}
 	used, err := d.usedImages(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var lines []string
-	for _, i := range list.Items {
+	for _, i := range list {
 		id, once := i.Labels[labelID]
+		stack := i.Labels[labelSaved]
+		once = once && id != ""
 		var why string
 		switch {
 		case used[i.ID] || d.isHalfway(id):
+			used[i.ParentID] = true // the engine keeps what an image was committed on
 			continue
 		case once && !alive[id]:
 			why = "of a sandbox that is gone"
 		case len(i.RepoTags) == 0 || i.RepoTags[0] == "<none>:<none>":
 			why = "without a name"
-		case !once && gone(decodePaths(i.Labels[labelLayers])):
+		case stack != "" && gone(decodePaths(stack)):
+			why = "of saved layers that are gone"
+		case !once && stack == "" && gone(decodePaths(i.Labels[labelLayers])):
 			why = "of layers that are gone"
 		default:
+			used[i.ParentID] = true
 			continue
 		}
 		lines = append(lines, "docker image "+i.ID+" "+why)
@@ -154,6 +182,50 @@ func (d *Driver) leftImages(ctx context.Context, alive map[string]bool, fix bool
 		}
 	}
 	return lines, nil
+}
+
+// leftRestored finds layers that sandboxes were restored from which are gone,
+// or others by now.
+func (d *Driver) leftRestored(_ context.Context, alive map[string]bool, fix bool) ([]string, error) {
+	dirs, err := d.restoredOf("")
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, dir := range dirs {
+		id, _, _ := strings.Cut(filepath.Base(dir), ".")
+		if r, _ := d.readRecord(id); d.isHalfway(id) || alive[id] && dir == d.restored(id, r.Generation) {
+			continue
+		}
+		lines = append(lines, "restored layer "+dir)
+		if fix {
+			if err := os.RemoveAll(dir); err != nil {
+				return lines, diskFault(err, "the state folder cannot be written")
+			}
+		}
+	}
+	return lines, nil
+}
+
+// ownImages returns the images of this folder, those that were committed on
+// others before these.
+func (d *Driver) ownImages(ctx context.Context) ([]image.Summary, error) {
+	list, err := d.cli.ImageList(ctx, client.ImageListOptions{Filters: d.owned("")})
+	if err != nil {
+		return nil, d.engineError(ctx, err, "list images")
+	}
+	parents := make(map[string]string)
+	for _, i := range list.Items {
+		parents[i.ID] = i.ParentID
+	}
+	depth := func(id string) (n int) {
+		for ; n < len(parents) && parents[id] != ""; n++ {
+			id = parents[id]
+		}
+		return n
+	}
+	slices.SortStableFunc(list.Items, func(a, b image.Summary) int { return depth(b.ID) - depth(a.ID) })
+	return list.Items, nil
 }
 
 // usedImages returns the images of this folder's containers.

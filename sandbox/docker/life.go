@@ -28,7 +28,11 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	}
 	switch c.state() {
 	case driver.Running:
-		return nil
+		// Mended, where a crash has kept an earlier call from its end.
+		if err := d.letGo(ctx, id, c); err != nil {
+			return err
+		}
+		return d.connect(ctx, id)
 	case driver.Broken:
 		return fault.New(fault.State, "sandbox %s is broken; it can only be removed", id).About("sandbox")
 	case driver.Created, driver.Stopped:
@@ -40,13 +44,16 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	if _, err := d.cli.ContainerStart(settle, d.container(id), client.ContainerStartOptions{}); err != nil {
 		return d.engineError(settle, err, "start the sandbox")
 	}
-	if ctx.Err() != nil {
-		if err := d.kill(settle, id); err != nil {
-			return err
-		}
-		return fault.From(ctx.Err())
+	err = d.connect(settle, id)
+	if err == nil && ctx.Err() != nil {
+		err = fault.From(ctx.Err())
 	}
-	return nil
+	if err != nil {
+		if kerr := d.kill(settle, id); kerr != nil {
+			d.log.Error("a sandbox that could not be started whole runs on", "sandbox", id, "error", kerr)
+		}
+	}
+	return err
 }
 
 // Stop implements driver.Driver. It waits for the sandbox to end by itself

@@ -19,9 +19,9 @@ import (
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
 
-// layer makes a directory. Names that end with / are directories; "->" makes a
+// layerDir makes a directory. Names that end with / are directories; "->" makes a
 // symbolic link, "=" a hard link, "!" a whiteout; the rest are files.
-func layer(t *testing.T, entries ...string) string {
+func layerDir(t *testing.T, entries ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	must := func(err error) {
@@ -115,7 +115,7 @@ func TestMerge(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var layers []string
 			for _, entries := range tt.layers {
-				layers = append(layers, layer(t, entries...))
+				layers = append(layers, layerDir(t, entries...))
 			}
 			if got := merged(t, layers...); got != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
@@ -125,7 +125,7 @@ func TestMerge(t *testing.T) {
 }
 
 func TestMergeAttributes(t *testing.T) {
-	dir := layer(t, "f content", "long/"+strings.Repeat("x", 200)+" y")
+	dir := layerDir(t, "f content", "long/"+strings.Repeat("x", 200)+" y")
 	path := filepath.Join(dir, "f")
 	stamp := time.Unix(1234567890, 123456789)
 	if err := errors.Join(os.Chown(path, 3_000_000, 4_000_000), os.Chmod(path, 0o751|os.ModeSetuid), os.Chtimes(path, stamp, stamp)); err != nil {
@@ -179,11 +179,11 @@ func TestMergeAttributes(t *testing.T) {
 }
 
 func TestMergeRefuses(t *testing.T) {
-	redirected := layer(t, "d/a x")
+	redirected := layerDir(t, "d/a x")
 	if err := unix.Lsetxattr(filepath.Join(redirected, "d"), "trusted.overlay.redirect", []byte("e"), 0); err != nil {
 		t.Skipf("this takes root: %v", err)
 	}
-	for name, dir := range map[string]string{"redirect": redirected, "reserved name": layer(t, "d/.wh.a x")} {
+	for name, dir := range map[string]string{"redirect": redirected, "reserved name": layerDir(t, "d/.wh.a x")} {
 		if err := writeTar(t.Context(), io.Discard, []string{dir}); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -14,9 +14,17 @@ import (
 	"github.com/sandgate/sandgate/sandbox/driver"
 )
 
-// Usage implements driver.Stats. The disk is not looked at: the engine counts
-// it by walking all files.
+// Usage implements driver.Stats. The network is counted by who makes it.
 func (d *Driver) Usage(ctx context.Context, id string) (driver.Usage, error) {
+	u, err := d.use(ctx, id)
+	if err == nil {
+		u.DiskBytes = d.diskUse(ctx, id)
+	}
+	return u, err
+}
+
+// use is Usage without the disk.
+func (d *Driver) use(ctx context.Context, id string) (driver.Usage, error) {
 	o, err := d.inspect(ctx, id)
 	if err != nil {
 		return driver.Usage{}, err

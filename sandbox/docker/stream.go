@@ -24,6 +24,22 @@ func (d *Driver) Dial(ctx context.Context, id string) (io.ReadWriteCloser, error
 	if !driver.ValidID(id) {
 		return nil, notFound(id)
 	}
+	s, err := d.dial(ctx, id)
+	if !fault.Is(err, fault.State) {
+		return s, err
+	}
+	// It does not run, or it is held still for a moment.
+	o, ierr := d.inspect(ctx, id)
+	if ierr != nil || o.State == nil || !o.State.Paused {
+		return nil, err
+	}
+	if err := d.wake(ctx, id); err != nil {
+		return nil, err
+	}
+	return d.dial(ctx, id)
+}
+
+func (d *Driver) dial(ctx context.Context, id string) (io.ReadWriteCloser, error) {
 	exec, err := d.cli.ExecCreate(ctx, d.container(id), client.ExecCreateOptions{
 		User: "0:0", AttachStdin: true, AttachStdout: true, AttachStderr: true,
 		WorkingDir: "/", Cmd: []string{driver.GuestPath, "relay"},

@@ -70,9 +70,9 @@ func (d *Driver) support(info *system.Info) map[string]driver.Support {
 		driver.FeatureDurableFiles: {OK: true, Reason: "in the container's writable layer"},
 		driver.FeatureHostDirs:     is(local, remoteReason),
 		driver.FeatureCheckpoint:   {Reason: "docker's checkpoints are experimental, need CRIU and keep no terminal; gvisor has them"},
-		driver.FeatureSave:         {Reason: "this driver does not offer it"},
-		driver.FeatureResize:       {Reason: "this driver does not offer it"},
-		driver.FeatureNetwork:      {Reason: "this driver does not offer it"},
+		driver.FeatureSave:         d.saveSupport(info),
+		driver.FeatureResize:       resizeSupport(info.MemoryLimit, info.CPUCfsQuota, info.PidsLimit),
+		driver.FeatureNetwork:      d.networkSupport(local, remoteReason),
 	}
 }
 
@@ -85,6 +85,8 @@ func (d *Driver) checkSupport(ctx context.Context, s driver.Spec) error {
 		driver.FeatureDiskLimit:    s.Limits.DiskBytes > 0,
 		driver.FeatureProcessLimit: s.Limits.Processes > 0,
 		driver.FeatureHostDirs:     len(s.Rootfs.HostDirs) > 0,
+		driver.FeatureSave:         len(s.Rootfs.Saved) > 0,
+		driver.FeatureNetwork:      s.Network,
 	}
 	if err := ctx.Err(); err != nil {
 		return fault.From(err)
