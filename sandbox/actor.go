@@ -50,8 +50,6 @@ type ExecRequest struct {
 	Files   []File
 	Timeout time.Duration // zero: the sandbox's, or the server's default
 	Stdin   bool          // stdin stays open until CloseStdin; otherwise it is empty
-
-	resumed bool // the sandbox was resumed for it
 }
 
 // Stream selects an output stream of an execution.

@@ -57,8 +57,7 @@ func (a *Actor) RestoreCheckpoint(ctx context.Context, ref, checkpoint string) (
 		return []Event{e.event(s.ID, EventCheckpointRestore, a.who.ID, data)}, nil
 	})
 	if err == nil && slept { // what slept in memory went with it
-		e.endWork(ctx, s.ID, "the checkpoint "+c.Name+" was restored")
-		e.parked.enter(s.ID, false)
+		e.endExecutions(ctx, s.ID, "the checkpoint "+c.Name+" was restored", ExecCancelled)
 	}
 	return s, err
 }

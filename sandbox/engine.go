@@ -76,7 +76,6 @@ type Engine struct {
 	creating map[string]context.CancelFunc
 	activity map[string]*activity // by sandbox id
 	watched  map[string]bool
-	parked   parking
 	claims   claims
 	meters   meters
 	unsaved  map[string]func(*Execution) // ends of executions the store has not taken yet

@@ -53,11 +53,10 @@ func (a *Actor) Execute(ctx context.Context, ref string, r ExecRequest) (Executi
 	if r.Timeout < 0 {
 		return Execution{}, fault.InvalidField("timeout", "must not be negative")
 	}
-	s, resumed, err := a.awake(ctx, ref, whyUsed)
+	s, err := a.ready(ctx, ref)
 	if err != nil {
 		return Execution{}, err
 	}
-	r.resumed = resumed
 	x, err := a.e.execute(ctx, s, r, a.who.ID)
 	return x, a.e.explain(ctx, s.ID, err)
 }
@@ -67,7 +66,7 @@ func (a *Actor) Execute(ctx context.Context, ref string, r ExecRequest) (Executi
 func (e *Engine) execute(ctx context.Context, s Sandbox, r ExecRequest, by string) (Execution, error) {
 	x := Execution{
 		ID: e.cfg.NewID(prefixExecution), SandboxID: s.ID, Status: ExecRunning, Command: r.Command,
-		Timeout: r.Timeout, CreatedAt: e.cfg.Now(), AutoResumed: r.resumed,
+		Timeout: r.Timeout, CreatedAt: e.cfg.Now(),
 	}
 	for _, t := range []time.Duration{s.Timeouts.Execution, e.cfg.ExecTimeout} {
 		if x.Timeout == 0 {
@@ -172,7 +171,8 @@ func (e *Engine) follow(run *runningExec, proc *process, x Execution, left time.
 	close(run.started)
 	e.background(func(context.Context) {
 		defer stop(nil)
-		defer proc.after(left, func() { stop(errExecTimeout) })()
+		timer := time.AfterFunc(left, func() { stop(errExecTimeout) })
+		defer timer.Stop()
 		exit, err := proc.Wait(ctx)
 		cause := context.Cause(ctx)
 		if e.ctx.Err() != nil {
@@ -262,15 +262,8 @@ func (a *Actor) Executions(ctx context.Context, ref string, limit int) ([]Execut
 
 // Cancel ends an execution. Cancelling one that has ended does nothing.
 func (a *Actor) Cancel(ctx context.Context, executionID string) error {
-	x, err := a.execution(ctx, executionID)
-	if err != nil || x.Status.Done() {
+	if _, err := a.execution(ctx, executionID); err != nil {
 		return err
-	}
-	// What sleeps in a paused sandbox cannot be told to end.
-	if a.e.parked.at(x.SandboxID) != nil {
-		if _, err := a.ready(ctx, x.SandboxID); err != nil {
-			return err
-		}
 	}
 	run := a.e.running(executionID)
 	if run == nil {

@@ -174,7 +174,6 @@ func (e *Engine) destroyLocked(ctx context.Context, id string, final Status, rea
 	if err == nil {
 		e.dropSaved(ctx, s)
 	}
-	e.parked.forget(id)
 	e.meters.forget(id)
 	e.mu.Lock()
 	delete(e.activity, id)
@@ -250,6 +249,6 @@ func (e *Engine) ended(ctx context.Context, id string, st driver.Status) {
 	if err != nil {
 		e.cfg.Log.Error("record the end of a sandbox", "sandbox", id, "err", err)
 	}
-	e.endWork(ctx, id, "the sandbox ended: "+reason)
+	e.endExecutions(ctx, id, "the sandbox ended: "+reason, ExecFailed)
 	e.cfg.Log.Warn("sandbox ended", "sandbox", id, "status", next, "reason", reason)
 }

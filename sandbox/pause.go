@@ -77,7 +77,6 @@ func (e *Engine) pause(ctx context.Context, id, by, why string) (Sandbox, error)
 	if err != nil {
 		return s, err
 	}
-	e.parked.enter(id, memory)
 	data := map[string]any{"memory": memory, "why": why}
 	if reason != "" {
 		data["reason"] = reason
@@ -95,11 +94,10 @@ func (e *Engine) pause(ctx context.Context, id, by, why string) (Sandbox, error)
 		if _, uerr := e.putUp(ctx, &was, release); uerr != nil {
 			e.cfg.Log.Error("take a pause back that could not be recorded", "sandbox", id, "err", uerr)
 		}
-		e.parked.leave(id)
 		return was, err
 	}
 	if !memory {
-		e.endWork(ctx, id, "the sandbox was paused")
+		e.endExecutions(ctx, id, "the sandbox was paused", ExecFailed)
 	}
 	return s, nil
 }
@@ -158,37 +156,10 @@ func (e *Engine) putDown(ctx context.Context, id string) (memory bool, reason st
 	return false, reason, e.cfg.Driver.Stop(ctx, id, max(e.cfg.StopGrace, time.Second))
 }
 
-// endWork records the end of all that was under way in a sandbox whose
-// processes are no more.
-func (e *Engine) endWork(ctx context.Context, id, why string) {
-	e.endExecutions(ctx, id, why, ExecFailed)
-	e.failJobs(ctx, id, why)
-}
-
 // openJobs returns the jobs of a sandbox that have not ended.
 func (e *Engine) openJobs(ctx context.Context, id string) ([]Job, error) {
 	if store, ok := e.cfg.Store.(JobStore); ok {
 		return store.OpenJobs(ctx, id)
 	}
 	return nil, nil
-}
-
-// failJobs records the end of the jobs of a sandbox.
-func (e *Engine) failJobs(ctx context.Context, id, why string) {
-	open, err := e.openJobs(ctx, id)
-	if err != nil {
-		e.cfg.Log.Error("list open jobs", "sandbox", id, "err", err)
-	}
-	for _, j := range open {
-		_, err := e.cfg.Store.(JobStore).UpdateJob(ctx, j.ID, func(j *Job) ([]Event, error) {
-			if j.Status.Done() {
-				return nil, nil
-			}
-			j.Status, j.Error, j.EndedAt = JobFailed, why, e.cfg.Now()
-			return []Event{e.event(id, EventJobEnded, "system", map[string]any{"jobId": j.ID, "status": string(j.Status)})}, nil
-		})
-		if err != nil {
-			e.cfg.Log.Error("record the end of a job", "job", j.ID, "err", err)
-		}
-	}
 }

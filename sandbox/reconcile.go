@@ -66,6 +66,7 @@ func (e *Engine) Reconcile(ctx context.Context) (Reconciliation, error) {
 		r.Removed++
 	}
 	e.reconcileExecutions(ctx, &r)
+	e.reconcileOneshots(ctx)
 	if err := e.reconcileLayers(ctx); err != nil {
 		e.cfg.Log.Error("reconcile saved layers", "err", err)
 	}
@@ -115,7 +116,7 @@ func (e *Engine) reconcileOne(ctx context.Context, s Sandbox, onHost map[string]
 	if there && !st.Exit.OOM {
 		return e.destroyAs(ctx, s, Failed, reason)
 	}
-	e.endWork(ctx, s.ID, reason)
+	e.endExecutions(ctx, s.ID, reason, ExecFailed)
 	_, err := e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) {
 		s.EndedAt = e.cfg.Now()
 		return []Event{e.event(s.ID, EventLifecycleFailed, "system", map[string]any{"reason": reason, "oom": st.Exit.OOM})}, s.moveTo(Failed, reason)
@@ -147,11 +148,9 @@ func (e *Engine) reconcilePaused(ctx context.Context, s Sandbox, st driver.Statu
 			return err
 		}
 	}
-	memory := s.Memory && st.Memory
-	if !memory {
-		e.endWork(ctx, s.ID, "the sandbox was paused")
+	if !st.Memory {
+		e.endExecutions(ctx, s.ID, "the sandbox was paused", ExecFailed)
 	}
-	e.parked.enter(s.ID, memory)
 	return nil
 }
 
@@ -163,9 +162,6 @@ func (e *Engine) reconcileHalfPaused(ctx context.Context, s Sandbox) error {
 		data := map[string]any{"memory": true, "why": "the server stopped while it was being paused"}
 		return []Event{e.event(s.ID, EventPause, "system", data)}, s.moveTo(Paused, "")
 	})
-	if err == nil {
-		e.parked.enter(s.ID, true)
-	}
 	return err
 }
 
@@ -175,7 +171,7 @@ func (e *Engine) reconcileStopped(ctx context.Context, s Sandbox, st driver.Stat
 	if reason == "" {
 		reason = "it stopped while the server was away"
 	}
-	e.endWork(ctx, s.ID, "the sandbox stopped")
+	e.endExecutions(ctx, s.ID, "the sandbox stopped", ExecFailed)
 	_, err := e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) {
 		return []Event{e.event(s.ID, EventLifecycleSuspended, "system", map[string]any{"reason": reason, "oom": st.Exit.OOM})}, s.moveTo(Suspended, reason)
 	})
@@ -199,64 +195,16 @@ func (e *Engine) reconcileExecutions(ctx context.Context, r *Reconciliation) {
 		if s, err := e.cfg.Store.Sandbox(ctx, x.SandboxID); err == nil && s.Driver != e.cfg.Driver.Name() {
 			continue
 		}
-		if e.parked.at(x.SandboxID) != nil { // it goes on when the sandbox does
-			r.Executions++
-			e.background(func(ctx context.Context) {
-				if e.parked.wait(ctx, x.SandboxID) == nil {
-					e.takeUp(ctx, x)
-				}
+		if err := e.adopt(ctx, x); err != nil {
+			e.cfg.Log.Warn("an execution was lost", "execution", x.ID, "sandbox", x.SandboxID, "err", err)
+			e.finish(x.ID, nil, func(x *Execution) {
+				x.Status, x.Error = ExecFailed, "lost when the server stopped"
 			})
+			e.afterExecution(x)
 			continue
 		}
-		if e.takeUp(ctx, x) {
-			r.Executions++
-		}
+		r.Executions++
 	}
-	e.reconcileOneshots(ctx)
-}
-
-// takeUp adopts an execution, or records that it was lost.
-func (e *Engine) takeUp(ctx context.Context, x Execution) bool {
-	err := e.adopt(ctx, x)
-	if err == nil || ctx.Err() != nil {
-		return err == nil
-	}
-	e.cfg.Log.Warn("an execution was lost", "execution", x.ID, "sandbox", x.SandboxID, "err", err)
-	e.finish(x.ID, nil, func(x *Execution) {
-		x.Status, x.Error = ExecFailed, "lost when the server stopped"
-	})
-	e.afterExecution(x)
-	return false
-}
-
-// reconcileOneshots removes the sandboxes of runs that are over, or have never
-// begun, and that the server had no time left to remove.
-func (e *Engine) reconcileOneshots(ctx context.Context) {
-	left, _, err := e.cfg.Store.Sandboxes(ctx, SandboxFilter{Mode: Oneshot, Statuses: []Status{Idle}})
-	if err != nil {
-		e.cfg.Log.Error("list oneshot sandboxes", "err", err)
-		return
-	}
-	for _, s := range left {
-		if s.Driver != e.cfg.Driver.Name() {
-			continue
-		}
-		if all, err := e.cfg.Store.Executions(ctx, s.ID, 1); err == nil && len(all) == 1 && all[0].Status.Done() {
-			e.afterExecution(all[0])
-			continue
-		}
-		if e.busyWith(s.ID) == "" {
-			if err := e.destroyAs(ctx, s, Failed, "the server stopped before its command had started"); err != nil {
-				e.cfg.Log.Error("remove a oneshot sandbox", "sandbox", s.ID, "err", err)
-			}
-		}
-	}
-}
-
-func (e *Engine) busyWith(sandboxID string) string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.busy[sandboxID]
 }
 
 // adopt attaches to an execution that an earlier server started. The output
@@ -281,11 +229,7 @@ func (e *Engine) adopt(ctx context.Context, x Execution) error {
 		e.letGo(run)
 		return err
 	}
-	paused, err := e.pausedSince(ctx, x.SandboxID, x.StartedAt)
-	if err != nil {
-		e.cfg.Log.Warn("find out how long a sandbox was paused", "sandbox", x.SandboxID, "err", err)
-	}
-	left := max(x.Timeout+paused-e.cfg.Now().Sub(x.StartedAt), 0)
+	left := max(x.Timeout-e.cfg.Now().Sub(x.StartedAt), 0)
 	e.follow(run, proc, x, left, e.begin(x.SandboxID))
 	return nil
 }

@@ -46,7 +46,7 @@ func (e *Engine) wake(ctx context.Context, id string, who keys.Principal, why st
 		return s, false, fault.Wrap(err, fault.CodeOf(err), "sandbox %s is %s and could not be resumed: %s", id, s.Status, fault.From(err).Error()).About("sandbox")
 	}
 	if s.Memory && !back.Memory {
-		e.endWork(ctx, id, "the sandbox was resumed without its processes: "+back.Reason)
+		e.endExecutions(ctx, id, "the sandbox was resumed without its processes: "+back.Reason, ExecFailed)
 	}
 	data := map[string]any{"memory": back.Memory, "why": why, "durationMs": e.cfg.Now().Sub(begun).Milliseconds()}
 	if s.Memory && !back.Memory {
@@ -126,7 +126,6 @@ func (e *Engine) markUp(ctx context.Context, s *Sandbox, by string, data map[str
 		return *s, err
 	}
 	e.touch(s.ID)
-	e.parked.leave(s.ID)
 	e.watch(s.ID)
 	return up, nil
 }
@@ -154,6 +153,5 @@ func (e *Engine) staysDown(ctx context.Context, s *Sandbox) {
 		e.cfg.Log.Error("record the loss of a memory image", "sandbox", s.ID, "err", err)
 		return
 	}
-	e.endWork(ctx, s.ID, "the memory of the sandbox could not be brought back")
-	e.parked.enter(s.ID, false)
+	e.endExecutions(ctx, s.ID, "the memory of the sandbox could not be brought back", ExecFailed)
 }
