@@ -34,18 +34,23 @@ func (a *Actor) RestoreCheckpoint(ctx context.Context, ref, checkpoint string) (
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.restoreTime())
 	defer cancel()
+	why := "the checkpoint " + c.Name + " was restored"
 	wasUp := s.Status.Up()
+	release := func() {}
 	if wasUp {
-		if err := e.stopForRestore(ctx, s.ID, c); err != nil {
+		if release, err = e.stopForRestore(ctx, &s, why); err != nil {
 			return Sandbox{}, err
 		}
+		defer release()
 	}
 	rerr := saver.Restore(ctx, s.ID, dirs[0])
 	if wasUp {
 		// With its old files, when they could not be replaced.
-		if err := e.startAgain(ctx, &s); err != nil {
+		if _, err := e.putUp(ctx, &s, release); err != nil {
 			return Sandbox{}, errors.Join(rerr, e.leaveSuspended(ctx, s.ID, err))
 		}
+		e.touch(s.ID)
+		e.watch(s.ID)
 	}
 	if rerr != nil {
 		return Sandbox{}, rerr
@@ -57,7 +62,8 @@ func (a *Actor) RestoreCheckpoint(ctx context.Context, ref, checkpoint string) (
 		return []Event{e.event(s.ID, EventCheckpointRestore, a.who.ID, data)}, nil
 	})
 	if err == nil && slept { // what slept in memory went with it
-		e.endExecutions(ctx, s.ID, "the checkpoint "+c.Name+" was restored", ExecCancelled)
+		e.endWork(ctx, s.ID, why)
+		e.parked.enter(s.ID, false)
 	}
 	return s, err
 }
@@ -65,25 +71,20 @@ func (a *Actor) RestoreCheckpoint(ctx context.Context, ref, checkpoint string) (
 // restoreTime bounds a restore, which copies a whole layer.
 func (e *Engine) restoreTime() time.Duration { return 10*e.cleanupTime() + e.cfg.StopGrace }
 
-// stopForRestore ends everything in a sandbox that is up, and says why.
-func (e *Engine) stopForRestore(ctx context.Context, id string, c Checkpoint) error {
-	e.endExecutions(ctx, id, "the checkpoint "+c.Name+" was restored", ExecCancelled)
-	e.conns.drop(id)
-	if err := e.cfg.Driver.Stop(ctx, id, e.cfg.StopGrace); err != nil {
-		return err
+// stopForRestore ends everything in a sandbox that is up, and says why. Nobody
+// reaches its guest until release is called.
+func (e *Engine) stopForRestore(ctx context.Context, s *Sandbox, why string) (release func(), err error) {
+	e.lastSample(ctx, s)
+	e.parked.cut(s.ID, why)
+	if release, err = e.quiet(ctx, s.ID); err != nil {
+		return nil, err
 	}
-	e.conns.drop(id) // of somebody who came meanwhile
-	return nil
-}
-
-// startAgain starts a sandbox that was stopped for a moment.
-func (e *Engine) startAgain(ctx context.Context, s *Sandbox) error {
-	if _, err := e.putUp(ctx, s, func() {}); err != nil {
-		return err
+	if err := e.cfg.Driver.Stop(ctx, s.ID, e.cfg.StopGrace); err != nil {
+		release()
+		return nil, err
 	}
-	e.touch(s.ID)
-	e.watch(s.ID)
-	return nil
+	e.endWork(ctx, s.ID, why)
+	return release, nil
 }
 
 // leaveSuspended records a sandbox that could not be started again: its files
