@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -27,7 +26,7 @@ func rawHost(t *testing.T, cfg agent.Config) *yamux.Session {
 		defer close(served)
 		a.Serve(context.Background(), inside)
 	}()
-	offer := wire.Offer{Oldest: 1, Newest: 1, Window: wire.Window}
+	offer := wire.Offer{Oldest: 1, Newest: wire.NewestVersion, Window: wire.Window}
 	if err := wire.WriteOffer(host, offer); err != nil {
 		t.Fatal(err)
 	}
@@ -87,20 +86,6 @@ func harmless(dir string, raw []byte) []byte {
 		}
 		cmd.Env, cmd.Dir = nil, ""
 		args = cmd
-	case wire.OpWrite:
-		var write wire.Write
-		if json.Unmarshal(req.Args, &write) != nil {
-			return raw
-		}
-		write.Path = filepath.Join(dir, "written")
-		args = write
-	case wire.OpRead:
-		var read wire.Read
-		if json.Unmarshal(req.Args, &read) != nil {
-			return raw
-		}
-		read.Path = filepath.Join(dir, "read")
-		args = read
 	case wire.OpDial:
 		var dial wire.Dial
 		if json.Unmarshal(req.Args, &dial) != nil {
@@ -111,7 +96,9 @@ func harmless(dir string, raw []byte) []byte {
 	case wire.OpShutdown:
 		return []byte(`{"op":"ping"}`)
 	default:
-		return raw
+		if args = harmlessFile(dir, req); args == nil {
+			return raw
+		}
 	}
 	encoded, err := json.Marshal(args)
 	if err != nil {
@@ -136,6 +123,9 @@ func FuzzAgentRequest(f *testing.F) {
 	} {
 		f.Add([]byte(seed), true)
 		f.Add([]byte(seed), false)
+	}
+	for _, seed := range fileSeeds {
+		f.Add([]byte(seed), true)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, framed bool) {
 		dir := t.TempDir()

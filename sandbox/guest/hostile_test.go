@@ -59,7 +59,7 @@ func greet(rwc io.ReadWriteCloser) (*yamux.Session, error) {
 	if _, err := wire.ReadOffer(rwc); err != nil {
 		return nil, err
 	}
-	if err := wire.WriteAnswer(rwc, wire.Answer{Protocol: 1, Version: "evil", BootID: "evil", Window: wire.Window}); err != nil {
+	if err := wire.WriteAnswer(rwc, wire.Answer{Protocol: wire.NewestVersion, Version: "evil", BootID: "evil", Window: wire.Window}); err != nil {
 		return nil, err
 	}
 	return wire.Guest(rwc, wire.Window)

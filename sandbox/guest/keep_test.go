@@ -149,4 +149,3 @@ func (f *firstLine) Write(b []byte) (int, error) {
 	}
 	return len(b), nil
 }
-

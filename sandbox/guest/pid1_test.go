@@ -15,11 +15,12 @@ import (
 	"github.com/sandgate/sandgate/sandbox/fault"
 	"github.com/sandgate/sandgate/sandbox/guest"
 	"github.com/sandgate/sandgate/sandbox/guest/agent"
+	"github.com/sandgate/sandgate/sandbox/guest/internal/wire"
 )
 
 func TestPID1(t *testing.T) {
 	c := startGuest(t, true).relay(t).conn
-	if h := c.Hello(); h.Protocol != 1 || len(h.BootID) != 16 {
+	if h := c.Hello(); h.Protocol != wire.NewestVersion || len(h.BootID) != 16 {
 		t.Errorf("hello %+v", h)
 	}
 	for _, tc := range []struct {

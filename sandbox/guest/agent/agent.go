@@ -94,6 +94,8 @@ type Agent struct {
 	sweep    *time.Timer
 	quiet    *time.Timer // gives memory back when nothing large moves any more
 
+	archives chan struct{} // holds one element for each archive under way
+
 	shutdownOnce sync.Once
 	down         chan struct{} // closed when Shutdown has finished
 }
@@ -112,6 +114,7 @@ func New(cfg Config) *Agent {
 		procs:    make(map[string]*process),
 		sessions: make(map[*session]struct{}),
 		down:     make(chan struct{}),
+		archives: make(chan struct{}, maxArchives),
 	}
 }
 

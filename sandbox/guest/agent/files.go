@@ -5,8 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/hashicorp/yamux"
@@ -14,11 +12,18 @@ import (
 
 	"github.com/sandgate/sandgate/sandbox/fault"
 	"github.com/sandgate/sandgate/sandbox/guest/internal/wire"
+	"github.com/sandgate/sandgate/sandbox/guest/tree"
 )
 
 // openRegular opens a regular file for reading and nothing else: opening a
-// pipe or a device for reading may wait for ever or do things.
+// pipe or a device for reading may wait for ever or do things. What is there is
+// looked at before; should it change in between, opening does not wait.
 func openRegular(path string) (*os.File, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, errNotRegular
+	}
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err
@@ -49,47 +54,77 @@ func readUpTo(f *os.File, b []byte) (int, error) {
 }
 
 // filePath checks and resolves a path that a host named.
-func (a *Agent) filePath(path string) (string, error) {
-	if path == "" || len(path) >= wire.MaxPath || strings.ContainsRune(path, 0) {
+func (a *Agent) filePath(path wire.Path) (string, error) {
+	if !path.Whole() {
 		return "", fault.InvalidField("path", "give a path of 1 to %d bytes", wire.MaxPath-1)
 	}
-	return a.resolve(path), nil
+	full := a.resolve(string(path))
+	if len(full) >= wire.MaxPath {
+		return "", fault.InvalidField("path", "is longer than %d bytes from the root on", wire.MaxPath-1)
+	}
+	return full, nil
 }
 
 func fileError(err error, doing, path string) error {
-	if errors.Is(err, errNotRegular) {
-		return fault.New(fault.Invalid, "%s %s: not a regular file", doing, wire.Printable(path, 512))
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return f
 	}
-	return systemError(err, doing+" "+wire.Printable(path, 512))
+	shown := wire.Printable(path, 512)
+	switch {
+	case errors.Is(err, errNotRegular):
+		return fault.New(fault.Invalid, "%s %s: not a regular file", doing, shown)
+	case errors.Is(err, tree.ErrMount):
+		return fault.Wrap(err, fault.Busy, "%s %s: is a mount point", doing, shown)
+	}
+	return systemError(err, doing+" "+shown)
 }
 
-// readFile sends a regular file.
+// readFile sends a regular file, or a part of it.
 func (s *session) readFile(st *yamux.Stream, args wire.Read) error {
 	path, err := s.agent.filePath(args.Path)
 	if err != nil {
 		return err
 	}
-	f, err := openRegular(path)
+	if args.Offset < 0 || args.Length < 0 {
+		return fault.InvalidField("offset", "neither offset nor length can be negative")
+	}
+	as, err := s.agent.identity(args.User)
+	if err != nil {
+		return err
+	}
+	var f *os.File
+	var info fs.FileInfo
+	err = as(func() (err error) {
+		if f, err = openRegular(path); err != nil {
+			return err
+		}
+		if info, err = f.Stat(); err == nil && args.Offset > 0 {
+			_, err = f.Seek(args.Offset, io.SeekStart)
+		}
+		return err
+	})
+	if f != nil {
+		defer f.Close()
+	}
 	if err != nil {
 		return fileError(err, "read", path)
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return fileError(err, "read", path)
-	}
-	if !s.reply(st, wire.File{Size: info.Size(), Mode: uint32(info.Mode().Perm())}, nil) {
+	if !s.reply(st, wire.File{Size: info.Size(), Mode: uint32(info.Mode().Perm()), Modified: info.ModTime().UnixNano()}, nil) {
 		return nil
+	}
+	var content io.Reader = f
+	if args.Length > 0 {
+		content = io.LimitReader(f, args.Length)
 	}
 	// A host that leaves early is noticed while the window is full.
 	left := watch(st)
 	frames := wire.NewFrameWriter(st)
-	err = frames.Copy(wire.KindData, f)
+	err = frames.Copy(wire.KindData, content)
 	if _, gone := errors.AsType[*wire.WriteError](err); !gone {
 		if err != nil {
 			err = fileError(err, "read", path)
 		}
-		conclude(frames, err)
+		conclude(frames, nil, err)
 	}
 	<-left
 	return nil
@@ -105,134 +140,4 @@ func watch(st *yamux.Stream) <-chan struct{} {
 		st.SetWriteDeadline(longAgo)
 	}()
 	return left
-}
-
-// writeFile receives a file. It appears whole or not at all: a transfer that
-// breaks off, by the loss of the connection for one, changes nothing.
-func (s *session) writeFile(st *yamux.Stream, args wire.Write) error {
-	path, err := s.agent.filePath(args.Path)
-	if err != nil {
-		return err
-	}
-	if args.Path[len(args.Path)-1] == '/' {
-		return fault.InvalidField("path", "%s names a directory", wire.Printable(args.Path, 512))
-	}
-	w, err := createAtomic(path, fs.FileMode(args.Mode).Perm())
-	if err != nil {
-		return fileError(err, "write", path)
-	}
-	defer w.abort()
-	if !s.reply(st, nil, nil) {
-		return nil
-	}
-	result := wire.NewFrameWriter(st)
-	in := wire.NewFrameReader(st)
-	for {
-		kind, _, err := in.Next()
-		if err != nil {
-			return nil // the host has given up
-		}
-		switch kind {
-		case wire.KindData:
-			if err := w.take(in); err != nil {
-				conclude(result, fileError(err, "write", path))
-				return nil
-			}
-		case wire.KindEOF:
-			if err = w.commit(); err != nil {
-				err = fileError(err, "write", path)
-			}
-			conclude(result, err)
-			return nil
-		default:
-			conclude(result, invalidRequest(wire.Violation("frame of kind %d in a file", kind)))
-			return nil
-		}
-	}
-}
-
-// atomicFile is a file in the making.
-type atomicFile struct {
-	*os.File
-	target string
-	done   bool
-}
-
-// createAtomic begins a file that will replace target. A symbolic link is
-// written through, as every editor that keeps links does; a file that is
-// replaced passes on its owner.
-func createAtomic(target string, perm fs.FileMode) (*atomicFile, error) {
-	if resolved, err := filepath.EvalSymlinks(target); err == nil {
-		target = resolved
-	}
-	old, err := os.Stat(target)
-	if err == nil && old.IsDir() {
-		return nil, syscall.EISDIR
-	}
-	if err == nil && !old.Mode().IsRegular() {
-		return nil, errNotRegular
-	}
-	dir := filepath.Dir(target)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	f, err := os.CreateTemp(dir, ".sandgate-*")
-	if err != nil {
-		return nil, err
-	}
-	w := &atomicFile{File: f, target: target}
-	if old != nil {
-		if st, ok := old.Sys().(*syscall.Stat_t); ok {
-			_ = f.Chown(int(st.Uid), int(st.Gid)) // as far as it is allowed
-		}
-	}
-	if err := f.Chmod(perm); err != nil {
-		w.abort()
-		return nil, err
-	}
-	return w, nil
-}
-
-// take writes the payload of a frame.
-func (w *atomicFile) take(frame *wire.FrameReader) error {
-	buf := wire.Buffer(frame.Left())
-	defer buf.Release()
-	for frame.Left() > 0 {
-		n, err := frame.Read(buf.Payload())
-		if err != nil {
-			return err
-		}
-		if _, err := w.Write(buf.Payload()[:n]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// commit makes the file appear, durably.
-func (w *atomicFile) commit() error {
-	if err := w.Sync(); err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(w.Name(), w.target); err != nil {
-		return err
-	}
-	w.done = true
-	dir, err := os.Open(filepath.Dir(w.target))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
-}
-
-// abort removes what was begun, unless it was committed.
-func (w *atomicFile) abort() {
-	if !w.done {
-		w.Close()
-		os.Remove(w.Name())
-	}
 }

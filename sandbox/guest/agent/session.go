@@ -155,6 +155,9 @@ func (s *session) operate(st *yamux.Stream, req wire.Request) {
 	case wire.OpDial:
 		with(s, st, req, func(args wire.Dial) error { return s.dial(st, args) })
 	default:
+		if s.fileOperation(st, req) {
+			return
+		}
 		s.reply(st, nil, fault.New(fault.Unsupported, "this sandbox's guest is too old for %q; restart the sandbox to renew it", wire.Printable(string(req.Op), 32)))
 	}
 }
@@ -200,8 +203,10 @@ func (s *session) reply(w io.Writer, result any, err error) bool {
 }
 
 // conclude ends a transfer. Whether anybody listens makes no difference.
-func conclude(frames *wire.FrameWriter, err error) {
-	_ = frames.JSON(wire.KindResult, response(nil, err))
+func conclude(frames *wire.FrameWriter, result any, err error) {
+	end := response(result, nil)
+	end.Error = response(nil, err).Error
+	_ = frames.JSON(wire.KindResult, end)
 }
 
 // untilLeft reads a stream on which the host has nothing more to say until the

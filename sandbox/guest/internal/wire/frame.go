@@ -37,14 +37,16 @@ func AppendJSON(b []byte, kind Kind, v any) ([]byte, error) {
 // that does not exist.
 func (k Kind) limit() int {
 	switch k {
-	case KindData, KindStdout, KindStderr:
+	case KindData, KindStdout, KindStderr, KindEntries:
 		return MaxPayload
 	case KindEOF, KindCollected:
 		return 0
 	case KindGap:
 		return 8
-	case KindExit, KindResult:
+	case KindExit:
 		return MaxControl
+	case KindResult:
+		return MaxResult
 	}
 	return -1
 }
@@ -202,11 +204,7 @@ func (f *FrameWriter) Copy(kind Kind, r io.Reader) error {
 	for {
 		n, err := r.Read(buf.Payload())
 		if n > 0 {
-			PutHeader(buf.Bytes, kind, n)
-			f.mu.Lock()
-			_, werr := f.w.Write(buf.Bytes[:HeaderSize+n])
-			f.mu.Unlock()
-			if werr != nil {
+			if werr := f.Filled(kind, buf, n); werr != nil {
 				return &WriteError{werr}
 			}
 		}
@@ -217,6 +215,15 @@ func (f *FrameWriter) Copy(kind Kind, r io.Reader) error {
 			return err
 		}
 	}
+}
+
+// Filled writes the first n bytes of a buffer's payload as one frame.
+func (f *FrameWriter) Filled(kind Kind, buf *Buf, n int) error {
+	PutHeader(buf.Bytes, kind, n)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err := f.w.Write(buf.Bytes[:HeaderSize+n])
+	return err
 }
 
 // Fact writes one frame with a payload, which may be empty.

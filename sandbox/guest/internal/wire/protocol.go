@@ -38,8 +38,9 @@
 //	operation     host to guest             guest to host
 //	start,attach  data, eof, collected      stdout, stderr, gap, exit
 //	dial          data, eof                 data, eof
-//	write         data, eof                 result
-//	read          nothing                   data, result
+//	write,unpack  data, eof                 result
+//	read,pack     nothing                   data, result
+//	list-files    nothing                   entries, result
 //	others        nothing                   nothing
 //
 // On start and attach streams, data is standard input and eof ends it; the
@@ -50,6 +51,23 @@
 // until forget: the host says so when it has written the exit down, so that
 // its own death in between loses nothing. Everything that must not wait behind a standard input that nobody reads (resize, signal,
 // close-output, hangup, detach) is an operation of its own.
+//
+// # Files
+//
+// The operations on files (file.go) work inside the sandbox, as root or as the
+// user named. A relative path resolves against the workspace, ".." is resolved
+// before anything is looked up, and paths are bytes (Path). Nothing but regular
+// files is ever opened: a pipe or a device would hold its opener, or do things.
+// The end of the stream ends an operation that is under way.
+//
+// Archives are made, compressed and opened by the guest and never by the host:
+// what a stranger sends and what a sandbox contains is read inside of that
+// sandbox, within its limits of memory, CPU and disk. A tar is a stream both
+// ways. A zip has its directory at its end; one that comes in is kept in a
+// nameless file on the sandbox's disk until it has arrived. An archive that is
+// unpacked leaves nothing outside of its directory: an entry that is absolute,
+// contains "..", or leads through a link out of the directory ends it with an
+// error that names the entry, as do the bounds of Unpack.
 //
 // # Trust
 //
@@ -64,9 +82,13 @@ import "encoding/json"
 // Versions of the protocol that this build speaks. A guest stays as it is for
 // the life of its sandbox while the host is upgraded around it, so the host
 // keeps speaking the versions of every guest that may still run.
+//
+// Version 2 added the operations of file.go, and to write and read the fields
+// that say so.
 const (
 	OldestVersion = 1
-	NewestVersion = 1
+	NewestVersion = 2
+	FilesVersion  = 2
 )
 
 // Bounds. Both ends hold to them when they send and check them when they read.
@@ -77,9 +99,11 @@ const (
 	MaxRequest  = 1 << 20
 	MaxResponse = 4 << 20
 	// MaxPayload bounds the payload of a frame that carries bytes, and
-	// MaxControl that of one that carries JSON or a number.
+	// MaxControl that of one that carries a number or an exit, and MaxResult
+	// that of a result, whose texts JSON may make six times as long.
 	MaxPayload = 256 << 10
 	MaxControl = 4 << 10
+	MaxResult  = 16 << 10
 	// Window is the flow-control window that both ends ask for, and MinWindow
 	// the smallest they accept (yamux knows none smaller).
 	Window    = 1 << 20
@@ -140,6 +164,7 @@ const (
 	KindGap       Kind = 18 // u64: output goes on at this offset, what lies between is lost
 	KindExit      Kind = 19 // JSON Exit: no more frames follow
 	KindResult    Kind = 20 // JSON Response: how the transfer ended, no more frames follow
+	KindEntries   Kind = 21 // JSON array of at most MaxEntries Entry
 )
 
 // Request opens an operation.
@@ -215,22 +240,37 @@ type Exit struct {
 	Offset     int64  `json:"offset"`
 }
 
-// Write announces a file. Mode is the permission bits.
+// Write announces a file. A host of version 1 sends the path and the permission
+// bits alone, and directories that are missing are made for it.
 type Write struct {
-	Path string `json:"path"`
+	Path Path   `json:"path"`
 	Mode uint32 `json:"mode"`
+
+	// The rest is of version 2. With Options the guest heeds it and answers
+	// with Made; a Mode of 0 then keeps that of a file that is replaced.
+	Options bool   `json:"options,omitempty"`
+	User    string `json:"user,omitempty"`
+	Parents bool   `json:"parents,omitempty"` // make directories that are missing
+	Append  bool   `json:"append,omitempty"`  // to the end of the file, at once
+	Size    *int64 `json:"size,omitempty"`    // what the content has to have
 }
 
 // Read asks for a file.
 type Read struct {
-	Path string `json:"path"`
+	Path Path `json:"path"`
+
+	// The rest is of version 2. Length 0 is to the end.
+	User   string `json:"user,omitempty"`
+	Offset int64  `json:"offset,omitempty"`
+	Length int64  `json:"length,omitempty"`
 }
 
 // File describes the file that follows. Size is what the file had when it was
 // opened; the data may be shorter or longer.
 type File struct {
-	Size int64  `json:"size"`
-	Mode uint32 `json:"mode"`
+	Size     int64  `json:"size"`
+	Mode     uint32 `json:"mode"`
+	Modified int64  `json:"modified,omitempty"` // nanoseconds since 1970; since version 2
 }
 
 // Dial asks for a socket inside the sandbox; Network is "tcp" or "unix".
