@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/sandgate/sandgate/sandbox/fault"
@@ -62,8 +63,7 @@ func (a *Actor) RestoreCheckpoint(ctx context.Context, ref, checkpoint string) (
 		return []Event{e.event(s.ID, EventCheckpointRestore, a.who.ID, data)}, nil
 	})
 	if err == nil && slept { // what slept in memory went with it
-		e.endWork(ctx, s.ID, why)
-		e.parked.enter(s.ID, false)
+		e.endExecutions(ctx, s.ID, why, ExecCancelled)
 	}
 	return s, err
 }
@@ -75,7 +75,7 @@ func (e *Engine) restoreTime() time.Duration { return 10*e.cleanupTime() + e.cfg
 // reaches its guest until release is called.
 func (e *Engine) stopForRestore(ctx context.Context, s *Sandbox, why string) (release func(), err error) {
 	e.lastSample(ctx, s)
-	e.parked.cut(s.ID, why)
+	e.restores.note(s.ID, why)
 	if release, err = e.quiet(ctx, s.ID); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (e *Engine) stopForRestore(ctx context.Context, s *Sandbox, why string) (re
 		release()
 		return nil, err
 	}
-	e.endWork(ctx, s.ID, why)
+	e.endExecutions(ctx, s.ID, why, ExecCancelled)
 	return release, nil
 }
 
@@ -95,4 +95,37 @@ func (e *Engine) leaveSuspended(ctx context.Context, id string, cause error) err
 		return []Event{e.event(id, EventLifecycleSuspended, "system", map[string]any{"reason": reason})}, s.moveTo(Suspended, reason)
 	})
 	return errors.Join(fault.Wrap(cause, fault.Unavailable, "sandbox %s is suspended: %s", id, reason).About("sandbox"), err)
+}
+
+// restores knows which sandboxes had a checkpoint restored while they were up,
+// so that whoever had a process in one learns why it is gone. The zero value is
+// ready.
+type restores struct {
+	mu  sync.Mutex
+	why map[string]string // by sandbox
+}
+
+func (r *restores) note(id, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.why == nil {
+		r.why = map[string]string{}
+	}
+	r.why[id] = why
+}
+
+func (r *restores) forget(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.why, id)
+}
+
+// explain is the error for a process that its guest does not know.
+func (r *restores) explain(id string, err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if why := r.why[id]; why != "" {
+		return fault.Wrap(err, fault.State, "it ended: %s", why).About("sandbox")
+	}
+	return err
 }

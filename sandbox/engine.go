@@ -65,6 +65,8 @@ type Engine struct {
 	conns *connPool
 	pulse *pulse
 
+	restores restores
+
 	// ctx ends everything that runs in the background; tasks counts it.
 	ctx    context.Context
 	cancel context.CancelFunc

@@ -188,6 +188,7 @@ func (e *Engine) dropLayers(ids ...string) {
 // dropSaved removes what was kept of a sandbox that has ended: its checkpoints,
 // and the layers nothing else was made from.
 func (e *Engine) dropSaved(ctx context.Context, s Sandbox) {
+	e.restores.forget(s.ID)
 	kept, err := e.cfg.Store.Checkpoints(ctx, s.ID)
 	if err != nil {
 		e.cfg.Log.Error("list the checkpoints of a sandbox that ended", "sandbox", s.ID, "err", err)

@@ -167,8 +167,9 @@ func (e *Engine) attach(ctx context.Context, id, processID string, from int64, o
 
 // process is a guest process that outlives its connection: when the connection
 // is lost while the sandbox lives, Wait opens a new one and attaches again
-// where the output broke off. A pause of the sandbox is waited out, but for a
-// session: there somebody sits and has to be told.
+// where the output broke off.
+// A pause of the sandbox ends it; the process lives on inside where memory is
+// kept, and attach finds it again after the resume.
 type process struct {
 	e         *Engine
 	sandboxID string
@@ -288,18 +289,8 @@ func (p *process) Wait(ctx context.Context) (guest.Exit, error) {
 		var next *guest.Process
 		if err == nil {
 			if next, err = conn.Attach(ctx, cur.ID(), cur.Offset(), p.out); fault.Is(err, fault.NotFound) {
-				err = p.e.parked.lost(p.sandboxID, err)
+				err = p.e.restores.explain(p.sandboxID, err)
 			}
-		}
-		if at := p.e.parked.at(p.sandboxID); err != nil && at != nil {
-			if err = p.waitOut(ctx); err == nil {
-				lost, since = 0, p.e.cfg.Now()
-				continue
-			}
-			if ctx.Err() == nil {
-				p.end()
-			}
-			return exit, err
 		}
 		if now := p.e.cfg.Now(); now.Sub(since) > reattachPeriod {
 			lost, since = 0, now
@@ -317,14 +308,6 @@ func (p *process) Wait(ctx context.Context) (guest.Exit, error) {
 		}
 		p.replace(next)
 	}
-}
-
-// waitOut waits for the end of a pause.
-func (p *process) waitOut(ctx context.Context) error {
-	if p.touch != nil {
-		return wasPaused(p.sandboxID)
-	}
-	return p.e.parked.wait(ctx, p.sandboxID)
 }
 
 func (p *process) replace(next *guest.Process) {
