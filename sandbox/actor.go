@@ -50,6 +50,12 @@ type ExecRequest struct {
 	Files   []File
 	Timeout time.Duration // zero: the sandbox's, or the server's default
 	Stdin   bool          // stdin stays open until CloseStdin; otherwise it is empty
+	// Queue lets the command wait, first come first served, while another one
+	// is under way; otherwise it is refused as Busy. The number that may wait is
+	// bounded. What is queued when the server ends is recorded as cancelled.
+	Queue bool
+
+	autoResumed bool // the sandbox was resumed for it
 }
 
 // Stream selects an output stream of an execution.
@@ -103,7 +109,8 @@ type Operations interface {
 	// ReadFile opens a file inside the sandbox; the caller closes it.
 	ReadFile(ctx context.Context, ref, path string) (io.ReadCloser, error)
 
-	// Execute starts a recorded execution. Busy when one is under way.
+	// Execute starts a recorded execution. Busy when one is under way and it is
+	// not to be queued, Exhausted when too many are queued.
 	Execute(ctx context.Context, ref string, r ExecRequest) (Execution, error)
 	// Execution returns one, after it has ended if wait is positive and that
 	// comes within wait.

@@ -41,6 +41,17 @@ type Config struct {
 	// OutputCap is how many bytes of each output stream of an execution are
 	// kept; default 16 MiB.
 	OutputCap int64
+	// OutputRetention is how long output is kept after its last byte when the
+	// command has ended (default 7 days), and OutputPerSandbox how much of one
+	// sandbox is kept, the newest first (default 256 MiB).
+	OutputRetention  time.Duration
+	OutputPerSandbox int64
+	// MaxQueued bounds the executions that wait in one sandbox; default 32.
+	MaxQueued int
+	// MaxJobs bounds the jobs that run in one sandbox; default 64.
+	MaxJobs int
+	// JobGrace is how long a job has between SIGTERM and SIGKILL; default 10s.
+	JobGrace time.Duration
 	// MaxPerMember bounds the live sandboxes of one member where MemberQuota
 	// does not; default 100.
 	MaxPerMember int
@@ -73,14 +84,21 @@ type Engine struct {
 	tasks  sync.WaitGroup
 
 	mu       sync.Mutex
-	active   map[string]*runningExec // by execution id
-	busy     map[string]string       // sandbox id → execution id that holds it
+	active   map[string]*command   // executions and jobs under way, by their id
+	busy     map[string]string     // sandbox id → execution id that holds it
+	queues   map[string][]*command // sandbox id → executions that wait for it
+	jobs     map[string]int        // sandbox id → jobs that run in it
+	kept     map[string]int64      // sandbox id → bytes of output kept, as far as counted
 	creating map[string]context.CancelFunc
 	activity map[string]*activity // by sandbox id
 	watched  map[string]bool
 	claims   claims
 	meters   meters
 	unsaved  map[string]func(*Execution) // ends of executions the store has not taken yet
+	// unsavedJobs are those of jobs.
+	unsavedJobs map[string]func(*Job)
+
+	hub *hub // events for those who subscribe
 }
 
 // NewEngine makes an Engine. Nothing happens until Reconcile or an operation.
@@ -99,6 +117,21 @@ func NewEngine(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	if cfg.OutputCap == 0 {
 		cfg.OutputCap = 16 << 20
+	}
+	if cfg.OutputRetention == 0 {
+		cfg.OutputRetention = 7 * 24 * time.Hour
+	}
+	if cfg.OutputPerSandbox == 0 {
+		cfg.OutputPerSandbox = 256 << 20
+	}
+	if cfg.MaxQueued == 0 {
+		cfg.MaxQueued = 32
+	}
+	if cfg.MaxJobs == 0 {
+		cfg.MaxJobs = 64
+	}
+	if cfg.JobGrace == 0 {
+		cfg.JobGrace = 10 * time.Second
 	}
 	if cfg.MaxPerMember == 0 {
 		cfg.MaxPerMember = 100
@@ -132,12 +165,14 @@ func NewEngine(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, caps: caps, pulse: newPulse(),
-		active: map[string]*runningExec{}, busy: map[string]string{},
+		active: map[string]*command{}, busy: map[string]string{}, queues: map[string][]*command{},
+		jobs: map[string]int{}, kept: map[string]int64{}, unsavedJobs: map[string]func(*Job){},
 		creating: map[string]context.CancelFunc{}, activity: map[string]*activity{}, watched: map[string]bool{},
 		unsaved: map[string]func(*Execution){},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	e.conns = newConnPool(cfg.Driver)
+	e.hub = newHub(e)
 	return e, nil
 }
 
@@ -169,6 +204,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	every(5*time.Second, e.Reap)
 	every(sampleEvery, e.Sample)
 	every(keepAll, e.trimSamples)
+	every(trimEvery, e.TrimOutput)
 	return nil
 }
 

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
@@ -14,29 +13,21 @@ import (
 // timeout(1).
 const ExitTimeout = 124
 
-// killGrace is how long a command has between SIGTERM and SIGKILL.
+// killGrace is how long an execution has between SIGTERM and SIGKILL.
 const killGrace = 5 * time.Second
 
-// runningExec is an execution under way.
-type runningExec struct {
-	id, sandboxID string
-	proc          *process
-	spools        map[Stream]*spool
-	started       chan struct{} // closed when proc is set
-	done          chan struct{} // closed when the record has its end
-	stop          context.CancelCauseFunc
-}
-
-// Why an execution is stopped before its end.
-var (
-	errExecTimeout   = errors.New("timed out")
-	errExecCancelled = errors.New("cancelled")
-)
-
-func (e *Engine) running(executionID string) *runningExec {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.active[executionID]
+// ExecutionOperations are what an Actor can do with executions besides
+// Operations.
+type ExecutionOperations interface {
+	// ExecutionHistory returns a page of the executions of a sandbox, newest
+	// first, and how many there are. limit is 1 to 100; 0 is 50.
+	ExecutionHistory(ctx context.Context, ref string, limit, offset int) ([]Execution, int, error)
+	// ExecutionOutput copies a stream of an execution to w, from its
+	// beginning, and goes on until the execution has ended when Follow is set.
+	// Lines are stamped with the time at which their first byte came, to a
+	// millisecond, or a coarser step in an output that comes in very many
+	// pieces. Output that is no longer kept is empty.
+	ExecutionOutput(ctx context.Context, id string, s Stream, o OutputOptions, w io.Writer) error
 }
 
 // Execute starts a recorded execution.
@@ -53,157 +44,119 @@ func (a *Actor) Execute(ctx context.Context, ref string, r ExecRequest) (Executi
 	if r.Timeout < 0 {
 		return Execution{}, fault.InvalidField("timeout", "must not be negative")
 	}
-	s, err := a.ready(ctx, ref)
+	s, resumed, err := a.awake(ctx, ref, whyUsed)
 	if err != nil {
 		return Execution{}, err
 	}
+	r.autoResumed = resumed
 	x, err := a.e.execute(ctx, s, r, a.who.ID)
 	return x, a.e.explain(ctx, s.ID, err)
 }
 
 // execute holds the sandbox, starts the command, records it, and follows it in
-// the background.
+// the background; or it puts the command into the queue of the sandbox.
 func (e *Engine) execute(ctx context.Context, s Sandbox, r ExecRequest, by string) (Execution, error) {
 	x := Execution{
 		ID: e.cfg.NewID(prefixExecution), SandboxID: s.ID, Status: ExecRunning, Command: r.Command,
-		Timeout: r.Timeout, CreatedAt: e.cfg.Now(),
+		Timeout: r.Timeout, AutoResumed: r.autoResumed, CreatedAt: e.cfg.Now(),
 	}
 	for _, t := range []time.Duration{s.Timeouts.Execution, e.cfg.ExecTimeout} {
 		if x.Timeout == 0 {
 			x.Timeout = t
 		}
 	}
-	run, err := e.hold(&x)
+	run, err := e.hold(&x, r.Queue)
 	if err != nil {
 		return Execution{}, err
 	}
 	endActivity := e.begin(s.ID)
-	fail := func(err error) (Execution, error) {
+	if !run.hasTurn() {
+		return e.enqueue(ctx, x, r, by, run, endActivity)
+	}
+	x, err = e.launch(ctx, s, r, x, run, func(x Execution) error {
+		return e.cfg.Store.CreateExecution(ctx, x, e.event(s.ID, EventExecStarted, by, map[string]any{"executionId": x.ID}))
+	})
+	if err != nil {
 		endActivity()
 		e.letGo(run)
 		return Execution{}, err
 	}
+	e.pulse.beat()
+	e.follow(run, x, x.Timeout, endActivity)
+	return x, nil
+}
+
+// launch writes the files, starts the command and records it. On error nothing
+// runs; whoever called lets the sandbox go.
+func (e *Engine) launch(ctx context.Context, s Sandbox, r ExecRequest, x Execution, run *command, record func(Execution) error) (Execution, error) {
 	conn, err := e.conns.get(ctx, s.ID)
 	if err == nil {
 		err = writeFiles(ctx, conn, r.Files)
 	}
 	if err != nil {
-		return fail(err)
+		return x, err
 	}
-	env := make([]string, 0, len(r.Env))
-	for k, v := range r.Env {
-		env = append(env, k+"="+v)
+	cmd := guest.Command{
+		ID: x.ID, Label: "execution", Args: r.Command, Env: s.environment(assignmentsOf(r.Env)), Dir: r.Dir, User: r.User,
+		NoStdin: !r.Stdin, Keep: true,
 	}
-	cmd := guest.Command{ID: x.ID, Label: "execution", Args: r.Command, Env: s.environment(env), Dir: r.Dir, User: r.User, NoStdin: !r.Stdin}
-	x.StartedAt = e.cfg.Now()
+	x.Status, x.StartedAt = ExecRunning, e.cfg.Now()
 
 	// The record is written while the process starts: the answer waits for
 	// both, so it is durable, and costs only the longer of the two.
 	recorded := make(chan error, 1)
-	go func() {
-		recorded <- e.cfg.Store.CreateExecution(ctx, x, e.event(s.ID, EventExecStarted, by, map[string]any{"executionId": x.ID}))
-	}()
-	proc, err := e.start(ctx, s.ID, cmd, guest.Output{Stdout: run.spools[Stdout], Stderr: run.spools[Stderr]})
+	go func() { recorded <- record(x) }()
+	proc, err := e.start(ctx, s.ID, cmd, run.output())
 	rerr := <-recorded
 	switch {
 	case err != nil && rerr == nil:
 		e.finish(x.ID, run, func(x *Execution) { x.Status, x.Error = ExecFailed, fault.From(err).Error() })
-		return fail(err)
+		return x, err
 	case err != nil:
-		return fail(err)
+		return x, err
 	case rerr != nil:
 		_ = proc.Signal(context.WithoutCancel(ctx), "KILL")
 		proc.Close()
-		return fail(rerr)
+		return x, rerr
 	}
-	e.pulse.beat()
-	e.follow(run, proc, x, x.Timeout, endActivity)
+	run.attached(proc)
 	return x, nil
 }
 
-// hold reserves the sandbox for one execution and opens its output.
-func (e *Engine) hold(x *Execution) (*runningExec, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if other := e.busy[x.SandboxID]; other != "" {
-		return nil, fault.New(fault.Busy, "sandbox %s is busy with %s; wait for it or cancel it", x.SandboxID, other).About("sandbox")
+// assignmentsOf turns variables into the form of an environment.
+func assignmentsOf(vars map[string]string) []string {
+	env := make([]string, 0, len(vars))
+	for k, v := range vars {
+		env = append(env, k+"="+v)
 	}
-	run := &runningExec{id: x.ID, sandboxID: x.SandboxID, spools: map[Stream]*spool{}, started: make(chan struct{}), done: make(chan struct{})}
-	for _, st := range []Stream{Stdout, Stderr} {
-		sp, err := openSpool(e.outputPath(x.ID, st), e.cfg.OutputCap)
-		if err != nil {
-			for _, sp := range run.spools {
-				sp.file.Close()
-			}
-			return nil, fault.Wrap(err, fault.Exhausted, "the output of the command cannot be kept; is the disk full?")
-		}
-		run.spools[st] = sp
-	}
-	e.busy[x.SandboxID] = x.ID
-	e.active[x.ID] = run
-	return run, nil
-}
-
-// letGo undoes hold.
-func (e *Engine) letGo(run *runningExec) {
-	for _, sp := range run.spools {
-		sp.close()
-	}
-	e.mu.Lock()
-	delete(e.active, run.id)
-	if e.busy[run.sandboxID] == run.id {
-		delete(e.busy, run.sandboxID)
-	}
-	e.mu.Unlock()
-	close(run.done)
-	e.background(func(context.Context) {
-		for _, sp := range run.spools {
-			sp.release()
-		}
-	})
+	return env
 }
 
 // follow waits for the end of an execution in the background, ends it when its
 // time is up, and records how it ended.
-func (e *Engine) follow(run *runningExec, proc *process, x Execution, left time.Duration, endActivity func()) {
-	ctx, stop := context.WithCancelCause(e.ctx)
-	run.proc, run.stop = proc, stop
-	close(run.started)
+func (e *Engine) follow(run *command, x Execution, left time.Duration, endActivity func()) {
+	clock := newCountdown(left, func() { run.stop(errExecTimeout) })
 	e.background(func(context.Context) {
-		defer stop(nil)
-		timer := time.AfterFunc(left, func() { stop(errExecTimeout) })
-		defer timer.Stop()
-		exit, err := proc.Wait(ctx)
-		cause := context.Cause(ctx)
-		if e.ctx.Err() != nil {
-			// The server stops; the command goes on and the next server
-			// finds it again.
-			proc.Close()
-			for _, sp := range run.spools {
-				sp.close()
-			}
+		defer clock.stop()
+		o, ok := e.outcomeOf(run, clock, killGrace)
+		if !ok {
 			return
 		}
-		if err != nil && (errors.Is(cause, errExecTimeout) || errors.Is(cause, errExecCancelled)) {
-			exit, err = e.kill(proc)
-		}
 		e.finish(x.ID, run, func(x *Execution) {
-			code := exit.Status()
-			if err != nil {
-				code = 128 + 9 // it was killed and did not tell
-			}
-			switch {
-			case errors.Is(cause, errExecTimeout):
-				code = ExitTimeout
+			x.ExitCode, x.Error = o.code, o.reason
+			switch o.how {
+			case ranOut:
+				code := ExitTimeout
 				x.Status, x.ExitCode, x.Error = ExecTimeout, &code, "timed out after "+FormatDuration(x.Timeout)
-			case errors.Is(cause, errExecCancelled):
-				x.Status, x.ExitCode, x.Error = ExecCancelled, &code, "cancelled"
-			case err != nil:
-				x.Status, x.Error = ExecFailed, fault.From(err).Error()
-			case code == 0:
-				x.Status, x.ExitCode = ExecCompleted, &code
-			default:
-				x.Status, x.ExitCode = ExecFailed, &code
+			case wasStopped:
+				x.Status, x.Error = ExecCancelled, "cancelled"
+			case wasLost:
+				x.Status = ExecFailed
+			case hasExited:
+				x.Status = ExecCompleted
+				if *o.code != 0 {
+					x.Status = ExecFailed
+				}
 			}
 		})
 		endActivity()
@@ -211,118 +164,4 @@ func (e *Engine) follow(run *runningExec, proc *process, x Execution, left time.
 		e.pulse.beat()
 		e.afterExecution(x)
 	})
-}
-
-// kill ends a process: SIGTERM, then SIGKILL.
-func (e *Engine) kill(proc *process) (guest.Exit, error) {
-	ctx, cancel := context.WithTimeout(e.ctx, 2*killGrace)
-	defer cancel()
-	_ = proc.Signal(ctx, "TERM") // Wait tells what came of it
-	grace, gcancel := context.WithTimeout(ctx, killGrace)
-	defer gcancel()
-	if exit, err := proc.Wait(grace); err == nil || grace.Err() == nil {
-		return exit, err
-	}
-	_ = proc.Signal(ctx, "KILL")
-	return proc.Wait(ctx)
-}
-
-// Execution returns one execution.
-func (a *Actor) Execution(ctx context.Context, id string, wait time.Duration) (Execution, error) {
-	x, err := a.execution(ctx, id)
-	if err != nil || wait <= 0 || x.Status.Done() {
-		return x, err
-	}
-	run := a.e.running(id)
-	if run == nil {
-		return a.execution(ctx, id)
-	}
-	timer := time.NewTimer(min(wait, 10*time.Minute))
-	defer timer.Stop()
-	select {
-	case <-run.done:
-	case <-timer.C:
-	case <-ctx.Done():
-		return x, ctx.Err()
-	}
-	return a.execution(ctx, id)
-}
-
-// Executions lists those of one sandbox, newest first.
-func (a *Actor) Executions(ctx context.Context, ref string, limit int) ([]Execution, error) {
-	s, err := a.resolve(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	if limit < 0 {
-		return nil, fault.InvalidField("limit", "must not be negative")
-	}
-	return a.e.cfg.Store.Executions(ctx, s.ID, limit)
-}
-
-// Cancel ends an execution. Cancelling one that has ended does nothing.
-func (a *Actor) Cancel(ctx context.Context, executionID string) error {
-	if _, err := a.execution(ctx, executionID); err != nil {
-		return err
-	}
-	run := a.e.running(executionID)
-	if run == nil {
-		return nil
-	}
-	select {
-	case <-run.started:
-		run.stop(errExecCancelled)
-	case <-run.done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case <-run.done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// WriteStdin copies r to the stdin of an execution and closes it at the end.
-// When it returns before r has ended, r may still be read from once.
-func (a *Actor) WriteStdin(ctx context.Context, executionID string, r io.Reader) error {
-	if _, err := a.execution(ctx, executionID); err != nil {
-		return err
-	}
-	run := a.e.running(executionID)
-	if run == nil {
-		return fault.New(fault.State, "execution %s has ended", executionID).About("execution")
-	}
-	select {
-	case <-run.started:
-	case <-run.done:
-		return fault.New(fault.State, "execution %s has ended", executionID).About("execution")
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	// The command may end while r has nothing to give: the copying is then
-	// left behind, and ends with the caller's reader.
-	copied := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(run.proc, r)
-		if err == nil {
-			err = run.proc.CloseWrite()
-		}
-		copied <- err
-	}()
-	select {
-	case err := <-copied:
-		select {
-		case <-run.done: // it ended without reading the rest: not an error
-			return nil
-		default:
-			return err
-		}
-	case <-run.done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

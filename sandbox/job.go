@@ -60,14 +60,19 @@ type JobStore interface {
 
 // JobOperations are what an Actor can do with jobs.
 type JobOperations interface {
+	// CreateJob starts a job and returns when it runs. Exhausted when as many
+	// run as may.
 	CreateJob(ctx context.Context, ref string, r JobRequest) (Job, error)
 	// Job returns one, after it has ended if wait is positive and that comes
 	// within wait.
 	Job(ctx context.Context, id string, wait time.Duration) (Job, error)
+	// Jobs returns a page of those of one sandbox, newest first, and how many
+	// there are. limit is 1 to 100; 0 is 50.
 	Jobs(ctx context.Context, ref string, limit, offset int) ([]Job, int, error)
 	// StopJob sends SIGTERM to all of a job, and SIGKILL after a grace period,
 	// with force at once. It returns when the job has ended; stopping one that
-	// has ended does nothing.
+	// has ended does nothing. A stop that is under way is hurried by another
+	// one with force.
 	StopJob(ctx context.Context, id string, force bool) (Job, error)
 	// JobOutput copies a stream of a job to w, from its beginning, and goes on
 	// until the job has ended when follow is set.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/sandgate/sandgate/sandbox/driver"
 	"github.com/sandgate/sandgate/sandbox/fault"
-	"github.com/sandgate/sandgate/sandbox/guest"
 )
 
 // Reconciliation says what Reconcile found.
@@ -19,6 +18,7 @@ type Reconciliation struct {
 	Removed    int      // found on the host without a record
 	Elsewhere  int      // of another engine, left alone
 	Executions int      // commands that run on
+	Jobs       int      // jobs that run on
 	Leftovers  []string // cleaned from the host, a line each
 }
 
@@ -181,55 +181,4 @@ func (e *Engine) reconcileStopped(ctx context.Context, s Sandbox, st driver.Stat
 // destroyAs removes a sandbox on behalf of the system.
 func (e *Engine) destroyAs(ctx context.Context, s Sandbox, final Status, reason string) error {
 	return e.destroy(ctx, s.ID, final, reason, "system")
-}
-
-// reconcileExecutions takes up the commands that run on, and records the end
-// of those that are lost.
-func (e *Engine) reconcileExecutions(ctx context.Context, r *Reconciliation) {
-	open, err := e.cfg.Store.OpenExecutions(ctx)
-	if err != nil {
-		e.cfg.Log.Error("list open executions", "err", err)
-		return
-	}
-	for _, x := range open {
-		if s, err := e.cfg.Store.Sandbox(ctx, x.SandboxID); err == nil && s.Driver != e.cfg.Driver.Name() {
-			continue
-		}
-		if err := e.adopt(ctx, x); err != nil {
-			e.cfg.Log.Warn("an execution was lost", "execution", x.ID, "sandbox", x.SandboxID, "err", err)
-			e.finish(x.ID, nil, func(x *Execution) {
-				x.Status, x.Error = ExecFailed, "lost when the server stopped"
-			})
-			e.afterExecution(x)
-			continue
-		}
-		r.Executions++
-	}
-}
-
-// adopt attaches to an execution that an earlier server started. The output
-// continues where the files end.
-func (e *Engine) adopt(ctx context.Context, x Execution) error {
-	run, err := e.hold(&x)
-	if err != nil {
-		return err
-	}
-	var from int64
-	truncated := false
-	for _, sp := range run.spools {
-		kept, _ := sp.sizes()
-		from += kept
-		truncated = truncated || kept >= e.cfg.OutputCap
-	}
-	if truncated {
-		from = -1 // what is replayed beyond the cap is dropped again
-	}
-	proc, err := e.attach(ctx, x.SandboxID, x.ID, from, guest.Output{Stdout: run.spools[Stdout], Stderr: run.spools[Stderr]})
-	if err != nil {
-		e.letGo(run)
-		return err
-	}
-	left := max(x.Timeout-e.cfg.Now().Sub(x.StartedAt), 0)
-	e.follow(run, proc, x, left, e.begin(x.SandboxID))
-	return nil
 }

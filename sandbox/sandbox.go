@@ -140,7 +140,7 @@ type ExecutionStatus string
 
 // The execution statuses.
 const (
-	ExecQueued    ExecutionStatus = "queued"
+	ExecQueued    ExecutionStatus = "queued" // waits for the sandbox; does not outlive the server
 	ExecRunning   ExecutionStatus = "running"
 	ExecCompleted ExecutionStatus = "completed" // exit 0
 	ExecFailed    ExecutionStatus = "failed"    // any other exit, or it could not start
@@ -179,6 +179,8 @@ type Event struct {
 	Principal string // who caused it; "system" for the server itself
 	Data      map[string]any
 	At        time.Time
+	Owner     string // of the sandbox
+	Position  int64  // its place among the events of all sandboxes: 1, 2, 3 …
 }
 
 // EventType names what happened; the same verbs as everywhere else.
@@ -193,6 +195,7 @@ const (
 	EventLifecycleFailed     EventType = "lifecycle:failed"
 	EventLifecycleTerminated EventType = "lifecycle:terminated"
 	EventLifecycleSuspended  EventType = "lifecycle:suspended" // it stopped by itself and can be started again
+	EventExecQueued          EventType = "execution:queued"
 	EventExecStarted         EventType = "execution:started"
 	EventExecEnded           EventType = "execution:ended"
 	EventPause               EventType = "pause"
@@ -203,6 +206,7 @@ const (
 	EventCheckpointCreate    EventType = "checkpoint:create"
 	EventCheckpointRestore   EventType = "checkpoint:restore"
 	EventCheckpointDelete    EventType = "checkpoint:delete"
+	EventJobCreated          EventType = "job:created"
 	EventJobStarted          EventType = "job:started"
 	EventJobEnded            EventType = "job:ended"
 	EventNetworkRefused      EventType = "network:refused" // what it wanted to reach and the rule that is missing

@@ -40,12 +40,13 @@ type Store interface {
 	Execution(ctx context.Context, id string) (Execution, error)
 	// Executions returns those of one sandbox, newest first; limit 0 is all.
 	Executions(ctx context.Context, sandboxID string, limit int) ([]Execution, error)
+	// ExecutionHistory returns a page of them and how many there are.
+	ExecutionHistory(ctx context.Context, sandboxID string, limit, offset int) ([]Execution, int, error)
 	// OpenExecutions returns every execution that has not ended.
 	OpenExecutions(ctx context.Context) ([]Execution, error)
 
-	// Events returns those of one sandbox in order, after the given Seq.
-	Events(ctx context.Context, sandboxID string, afterSeq int64, limit int) ([]Event, error)
-
+	EventStore
+	JobStore
 	KeyStore
 	SnapshotStore
 	UsageStore

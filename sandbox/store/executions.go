@@ -111,17 +111,14 @@ func (s *Store) Execution(ctx context.Context, id string) (sandbox.Execution, er
 
 // Executions implements sandbox.Store. A sandbox that does not exist has none.
 func (s *Store) Executions(ctx context.Context, sandboxID string, limit int) ([]sandbox.Execution, error) {
-	if limit < 0 {
-		return nil, fault.InvalidField("limit", "must not be negative")
-	}
-	if limit == 0 {
-		limit = -1
-	}
-	// The row id tells the order of those that were created at one instant.
-	rows, err := s.read.QueryContext(ctx, "SELECT "+executionColumns+" FROM executions WHERE sandbox_id=?"+
-		" ORDER BY created_at DESC, rowid DESC LIMIT ?", sandboxID, limit)
-	list, err := collect(rows, err, executionFields)
-	return list, s.fail(ctx, "list executions", err)
+	list, _, err := s.ExecutionHistory(ctx, sandboxID, limit, 0)
+	return list, err
+}
+
+// ExecutionHistory implements sandbox.Store. The total and the page are of the
+// same moment.
+func (s *Store) ExecutionHistory(ctx context.Context, sandboxID string, limit, offset int) ([]sandbox.Execution, int, error) {
+	return page(ctx, s, history{table: "executions", columns: executionColumns, sandboxID: sandboxID, limit: limit, offset: offset}, executionFields)
 }
 
 // OpenExecutions implements sandbox.Store; the oldest comes first.

@@ -36,20 +36,21 @@ func allMigrations(t *testing.T) []migration {
 	return all
 }
 
-// writeVersion leaves a database with records as version n left it.
+// writeVersion leaves a database with records as version n left it, having been
+// brought there version by version.
 func writeVersion(t *testing.T, path string, n int) {
 	t.Helper()
-	s, err := openVersion(t, path, allMigrations(t)[:n])
-	must(t, err)
 	for v := 1; v <= n; v++ {
+		s, err := openVersion(t, path, allMigrations(t)[:v])
+		must(t, err)
 		records, err := os.ReadFile(fmt.Sprintf("testdata/v%d.sql", v))
 		if err != nil {
 			t.Fatalf("every version needs records that show what becomes of them: %v", err)
 		}
 		_, err = s.write.ExecContext(t.Context(), string(records))
 		must(t, err)
+		must(t, s.Close())
 	}
-	must(t, s.Close())
 }
 
 // TestMigrateFrom migrates from every version there ever was.

@@ -149,7 +149,7 @@ func TestRoundTripEvent(t *testing.T) {
 	if len(events) != 3 {
 		t.Fatalf("got %d events, want 3", len(events))
 	}
-	want.SandboxID, want.Seq = "sbx_1", 2
+	want.SandboxID, want.Seq, want.Owner, want.Position = "sbx_1", 2, "alice", 2
 	same(t, "event", events[1], want)
 
 	for _, c := range []struct {

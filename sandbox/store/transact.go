@@ -18,5 +18,9 @@ func (s *Store) transact(ctx context.Context, op string, fn func(tx *sql.Tx) err
 	if err := fn(tx); err != nil {
 		return s.fail(ctx, op, err)
 	}
-	return s.fail(ctx, op, tx.Commit())
+	err = tx.Commit()
+	if err == nil {
+		s.announce()
+	}
+	return s.fail(ctx, op, err)
 }

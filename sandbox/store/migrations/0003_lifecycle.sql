@@ -111,3 +111,25 @@ CREATE TABLE usage (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX usage_at ON usage (at);
+
+-- Events get a place among those of all sandboxes, in the order in which they
+-- were committed, and the owner of the sandbox, so that what one principal may
+-- see is a range of an index. Events are never deleted, so places have no gaps.
+CREATE TABLE placed_events (
+  position   INTEGER NOT NULL PRIMARY KEY,
+  sandbox_id TEXT    NOT NULL REFERENCES sandboxes (id),
+  seq        INTEGER NOT NULL, -- 1, 2, 3 … within the sandbox
+  id         TEXT    NOT NULL UNIQUE,
+  type       TEXT    NOT NULL,
+  principal  TEXT    NOT NULL,
+  data       TEXT    NOT NULL, -- JSON
+  at         INTEGER NOT NULL,
+  owner      TEXT    NOT NULL, -- of the sandbox
+  UNIQUE (sandbox_id, seq)
+) STRICT;
+INSERT INTO placed_events (sandbox_id, seq, id, type, principal, data, at, owner)
+  SELECT e.sandbox_id, e.seq, e.id, e.type, e.principal, e.data, e.at, s.owner
+  FROM events e JOIN sandboxes s ON s.id = e.sandbox_id ORDER BY e.at, e.sandbox_id, e.seq;
+DROP TABLE events;
+ALTER TABLE placed_events RENAME TO events;
+CREATE INDEX events_owner ON events (owner, position);
