@@ -30,6 +30,14 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 	if err := h.checkLimits(spec); err != nil {
 		return err
 	}
+	if n := d.probeNetwork(h); spec.Network && !n.OK {
+		return fault.New(fault.Unsupported, "a sandbox with a network cannot be made here: %s", n.Reason)
+	}
+	for _, dir := range spec.Rootfs.Saved {
+		if err := checkSaved(dir, h.storage); err != nil {
+			return err
+		}
+	}
 	unlock, err := d.locks.lock(ctx, spec.ID)
 	if err != nil {
 		return fault.From(err)
@@ -43,7 +51,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 		}
 		return d.failure(err, "created", spec.ID)
 	}
-	err = b.fill(ctx, &record{Spec: spec, Storage: h.storage, Created: d.now()})
+	err = d.fill(ctx, b, &record{Spec: spec, Storage: h.storage, Created: d.now()})
 	if err == nil {
 		return nil
 	}
@@ -54,7 +62,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 }
 
 // fill makes everything of a sandbox in its new directory, the record last.
-func (b box) fill(ctx context.Context, r *record) error {
+func (d *Driver) fill(ctx context.Context, b box, r *record) error {
 	lock, err := os.OpenFile(b.lock(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -72,8 +80,13 @@ func (b box) fill(ctx context.Context, r *record) error {
 			return err
 		}
 	}
-	if err := b.makeSeed(r.Spec); err != nil {
+	if err := b.makeSeed(r.Spec, d.resolvConf(r.Spec)); err != nil {
 		return fmt.Errorf("make seed layer: %w", err)
+	}
+	if r.Storage == sentryFile && len(r.Spec.Rootfs.Saved) > 0 {
+		if err := b.useSaved(ctx, r.Spec.Rootfs.Saved); err != nil {
+			return err
+		}
 	}
 	if r.Spec.Limits.DiskBytes > 0 && r.Storage == hostOverlay {
 		if err := makeDisk(ctx, b.disk(), r.Spec.Limits.DiskBytes); err != nil {
@@ -90,7 +103,7 @@ func (b box) fill(ctx context.Context, r *record) error {
 // sandboxes and the mount points that every sandbox has. As a layer of its own
 // it needs no writing into trees that come from images or sandboxes, and does
 // not show up as a change made by the sandbox.
-func (b box) makeSeed(spec driver.Spec) error {
+func (b box) makeSeed(spec driver.Spec, resolvConf string) error {
 	hostname := spec.Hostname
 	if hostname == "" {
 		hostname = spec.ID
@@ -108,7 +121,7 @@ func (b box) makeSeed(spec driver.Spec) error {
 		"etc/hostname": hostname + "\n",
 		"etc/hosts": "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" +
 			"127.0.1.1\t" + hostname + "\n",
-		"etc/resolv.conf": "# This sandbox has no network.\n",
+		"etc/resolv.conf": resolvConf,
 		driver.GuestPath:  "", // the mount point
 		keepFile:          "",
 	} {

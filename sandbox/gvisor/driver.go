@@ -64,6 +64,7 @@ var (
 	_ driver.Driver    = (*Driver)(nil)
 	_ driver.Stats     = (*Driver)(nil)
 	_ driver.Cleaner   = (*Driver)(nil)
+	_ driver.Saver     = (*Driver)(nil)
 	_ driver.Suspender = (*Driver)(nil)
 )
 

@@ -68,6 +68,18 @@ func (d *Driver) hold(ctx context.Context, b box) (release func() error, err err
 	return release, nil
 }
 
+// still runs f while a sandbox is held still.
+func (d *Driver) still(ctx context.Context, b box, f func() error) error {
+	release, err := d.hold(ctx, b)
+	if err != nil {
+		return err
+	}
+	begin := d.now()
+	err = errors.Join(f(), release())
+	d.log.Debug("held a sandbox still", "sandbox", b.id(), "took", d.now().Sub(begin))
+	return err
+}
+
 func (b box) forgetHold() error {
 	if err := os.Remove(b.held()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

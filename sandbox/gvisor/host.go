@@ -211,9 +211,9 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 		driver.FeatureDurableFiles: h.durable,
 		driver.FeatureHostDirs:     {OK: true, Reason: hostDirs},
 		driver.FeatureCheckpoint:   {OK: true, Reason: "for this build of gVisor and this kind of processor"},
-		driver.FeatureSave:         {Reason: "this driver does not offer it"},
+		driver.FeatureSave:         {OK: true},
 		driver.FeatureResize:       {Reason: "this driver does not offer it"},
-		driver.FeatureNetwork:      d.probeNetwork(),
+		driver.FeatureNetwork:      d.probeNetwork(h),
 	}}
 	if d.root {
 		c.Mode = "root"

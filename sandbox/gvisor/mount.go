@@ -38,11 +38,11 @@ func (p *plan) mount() error {
 	}
 	var private *os.Root
 	if p.Data != "" {
-		if err := makePrivateLayer(p.Data, "upper", "work"); err != nil {
+		if err := makePrivateLayer(p.Data, upperDir, "work"); err != nil {
 			return err
 		}
 		var err error
-		if private, err = os.OpenRoot(path.Join(p.Data, "upper")); err != nil {
+		if private, err = os.OpenRoot(path.Join(p.Data, upperDir)); err != nil {
 			return fmt.Errorf("open private layer: %w", err)
 		}
 		defer private.Close()
@@ -80,7 +80,7 @@ func (p *plan) mountRoot() error {
 		}
 	}
 	if !o.readOnly {
-		if err := o.private(path.Join(p.Data, "upper"), path.Join(p.Data, "work")); err != nil {
+		if err := o.private(path.Join(p.Data, upperDir), path.Join(p.Data, "work")); err != nil {
 			return err
 		}
 	}
@@ -181,6 +181,9 @@ func makePrivateDir(merged, private *os.Root, rel string, like *os.File) error {
 // keepTmp makes sure that /tmp is not empty. A sandbox that made something
 // else of its /tmp is left alone.
 func keepTmp(merged *os.Root) error {
+	if _, err := merged.Lstat(keepFile); err == nil {
+		return nil // to open it for writing would make it the sandbox's own
+	}
 	f, err := merged.OpenFile(keepFile, os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
 	if err != nil {
 		return nil

@@ -10,11 +10,14 @@ import (
 )
 
 // probeNetwork says whether sandboxes can be connected.
-func (d *Driver) probeNetwork() driver.Support {
-	if d.network == nil {
-		return driver.Support{Reason: "no network provider runs"}
+func (d *Driver) probeNetwork(h host) driver.Support {
+	switch {
+	case !h.usable.OK:
+		return h.usable
+	case d.network == nil:
+		return driver.Support{Reason: "nothing provides a network"}
 	}
-	return driver.Support{OK: true}
+	return driver.Support{OK: true, Reason: "addresses and routes of the provider's namespace, in gVisor's own network stack"}
 }
 
 // attach readies the network namespace of a sandbox. gVisor takes the addresses
@@ -22,7 +25,7 @@ func (d *Driver) probeNetwork() driver.Support {
 // before every start, that from a memory image included.
 func (d *Driver) attach(ctx context.Context, id string) (*os.File, error) {
 	if d.network == nil {
-		return nil, fault.New(fault.Unavailable, "sandbox %s has a network, and no network provider runs", id).About("sandbox")
+		return nil, fault.New(fault.Unavailable, "sandbox %s has a network, and nothing provides one", id).About("sandbox")
 	}
 	f, err := d.network.Attach(ctx, id)
 	if err != nil {
@@ -32,4 +35,21 @@ func (d *Driver) attach(ctx context.Context, id string) (*os.File, error) {
 		return nil, fmt.Errorf("the network provider gave no namespace")
 	}
 	return f, nil
+}
+
+// detach takes a sandbox off the network. What is left of a sandbox that is
+// broken does not say whether it was on it.
+func (d *Driver) detach(ctx context.Context, b box) error {
+	if r, err := b.readRecord(); d.network == nil || err == nil && !r.Spec.Network {
+		return nil
+	}
+	return d.network.Detach(ctx, b.id())
+}
+
+// resolvConf is the sandbox's /etc/resolv.conf.
+func (d *Driver) resolvConf(spec driver.Spec) string {
+	if !spec.Network {
+		return "# This sandbox has no network.\n"
+	}
+	return "nameserver " + d.network.Resolver() + "\n"
 }

@@ -40,6 +40,9 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 	if err := d.bury(ctx, id, search); err != nil {
 		return d.failure(err, "removed", id)
 	}
+	if err := d.detach(ctx, h.box); err != nil {
+		return d.failure(err, "removed", id)
+	}
 	if err := d.trash(h.box); err != nil {
 		return d.failure(err, "removed", id)
 	}

@@ -70,12 +70,8 @@ func (d *Driver) others(ctx context.Context, id string) (map[int32]bool, error) 
 
 // saveFiles keeps the private layer of a running sandbox for its next start.
 func (d *Driver) saveFiles(ctx context.Context, b box) error {
-	release, err := d.hold(ctx, b)
-	if err != nil {
-		return err
-	}
 	// Whatever comes next, PID 1 must be able to hear of it.
-	return errors.Join(d.tarUpper(ctx, b, b.saved()), release())
+	return d.still(ctx, b, func() error { return d.tarUpper(ctx, b, b.saved()) })
 }
 
 // tarUpper writes the private layer of a sandbox that is held still to an
@@ -87,14 +83,22 @@ func (d *Driver) tarUpper(ctx context.Context, b box, archive string) error {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	opts := control.TarRootfsUpperLayerOpts{ContainerID: b.id(), FilePayload: urpc.FilePayload{Files: []*os.File{f}}}
-	if err := d.call(ctx, b.id(), boot.FsTarRootfsUpperLayer, &opts, nil, f); err != nil {
-		return fmt.Errorf("save the files: %w", noSpace(err))
+	if err := d.writeUpper(ctx, b.id(), f); err != nil {
+		return err
 	}
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("save the files: %w", err)
 	}
 	return os.Rename(f.Name(), archive)
+}
+
+// writeUpper has gVisor write what it keeps of a sandbox's files.
+func (d *Driver) writeUpper(ctx context.Context, id string, f *os.File) error {
+	opts := control.TarRootfsUpperLayerOpts{ContainerID: id, FilePayload: urpc.FilePayload{Files: []*os.File{f}}}
+	if err := d.call(ctx, id, boot.FsTarRootfsUpperLayer, &opts, nil, f); err != nil {
+		return fmt.Errorf("save the files: %w", noSpace(err))
+	}
+	return nil
 }
 
 // noSpace recognises a full disk in what the sentry answers.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -79,7 +80,9 @@ func (d *Driver) launch(ctx context.Context, h *held, r *record, l life, image s
 		Args:     d.runscArgs(h.box, r, image),
 	}
 	if r.Storage == hostOverlay {
-		p.Layers = append(p.Layers, r.Spec.Rootfs.Saved...)
+		for _, dir := range r.Spec.Rootfs.Saved {
+			p.Layers = append(p.Layers, filepath.Join(dir, savedTree))
+		}
 	}
 	p.Layers = append(p.Layers, r.Spec.Rootfs.Layers...)
 	if r.Storage == hostOverlay {
