@@ -3,8 +3,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"io"
-	"io/fs"
 	"sync"
 	"time"
 
@@ -50,41 +48,6 @@ func (a *Actor) Dial(ctx context.Context, ref, network, address string) (guest.S
 	touch := a.e.toucher(s.ID)
 	touch()
 	return &activeStream{Stream: st, touch: touch}, nil
-}
-
-// WriteFile writes a file inside the sandbox.
-func (a *Actor) WriteFile(ctx context.Context, ref string, f File) error {
-	if err := validateFiles([]File{f}); err != nil {
-		return err
-	}
-	s, err := a.ready(ctx, ref)
-	if err != nil {
-		return err
-	}
-	defer a.e.begin(s.ID)()
-	conn, err := a.e.conns.get(ctx, s.ID)
-	if err == nil {
-		err = writeFiles(ctx, conn, []File{f})
-	}
-	return a.e.explain(ctx, s.ID, err)
-}
-
-// ReadFile opens a file inside the sandbox.
-func (a *Actor) ReadFile(ctx context.Context, ref, path string) (io.ReadCloser, error) {
-	s, err := a.ready(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := a.e.conns.get(ctx, s.ID)
-	if err != nil {
-		return nil, a.e.explain(ctx, s.ID, err)
-	}
-	a.e.touch(s.ID)
-	rc, err := conn.ReadFile(ctx, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fault.New(fault.NotFound, "no file %q in the sandbox", clip(path, 128)).About("file")
-	}
-	return rc, a.e.explain(ctx, s.ID, err)
 }
 
 // explain turns a lost connection into what happened to the sandbox.
