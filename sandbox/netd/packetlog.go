@@ -143,4 +143,3 @@ func protocolName(proto byte) string {
 	}
 	return fmt.Sprintf("ip protocol %d", proto)
 }
-

@@ -24,7 +24,7 @@ func mainCommand() int {
 		env.StateDir = filepath.Join(string(d), "client")
 	}
 	return run(context.Background(), env, os.Args[1:],
-		newServeCommand(), newStopCommand(), newDemoCommand(), newDoctorCommand())
+		newServeCommand(), newStopCommand(), newDemoCommand(), newDoctorCommand(), newNetdCommand())
 }
 
 // localClient connects to the server at host; without one to this machine's
