@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sandgate/sandgate/sandbox/driver"
 	"github.com/sandgate/sandgate/sandbox/guest/agent"
 )
@@ -27,7 +29,8 @@ type box struct {
 	broken  bool
 	exit    driver.Exit
 	usage   driver.Usage
-	run     *run // nil when it does not run
+	run     *run   // nil when it does not run
+	image   *image // of a suspended life
 }
 
 // run is one life of a box, from a start to a stop.
@@ -36,6 +39,7 @@ type run struct {
 	cancel context.CancelFunc
 	ctx    context.Context
 	over   chan struct{} // closed when the box does not run any more
+	park   chan struct{} // closed when the life is to wait
 	mark   string        // in the environment of every process of this run
 	serve  sync.WaitGroup
 
@@ -43,6 +47,7 @@ type run struct {
 	exit    driver.Exit
 	streams map[io.Closer]struct{}
 	ending  bool // no stream may be opened any more
+	parked  bool // the life has become an image
 }
 
 func (b *box) workspace() string { return filepath.Join(b.dir, "workspace") }
@@ -52,34 +57,45 @@ const markName = "SANDGATE_FAKE"
 
 // boot starts a life. The caller holds the box's lock.
 func (b *box) boot() {
+	b.discardImage()
+	mark := markName + "=" + filepath.Base(b.dir) + fmt.Sprintf("-%d", time.Now().UnixNano())
+	b.live(agent.New(agent.Config{
+		Version: "fake", Workspace: b.workspace(), Etc: filepath.Join(b.dir, "etc"),
+		Env: append([]string{mark}, b.spec.Guest.Env...),
+		// The grace of Stop is the shorter one.
+		ShutdownGrace: 5 * time.Second,
+	}), mark)
+}
+
+// live makes a guest the present life.
+func (b *box) live(a *agent.Agent, mark string) {
 	ctx, cancel := context.WithCancel(context.Background())
-	id := filepath.Base(b.dir) + fmt.Sprintf("-%d", time.Now().UnixNano())
 	r := &run{
-		ctx: ctx, cancel: cancel, over: make(chan struct{}),
-		mark:    markName + "=" + id,
+		agent: a, ctx: ctx, cancel: cancel, mark: mark,
+		over: make(chan struct{}), park: make(chan struct{}),
 		exit:    driver.Exit{Reason: "stopped"},
 		streams: make(map[io.Closer]struct{}),
 	}
-	r.agent = agent.New(agent.Config{
-		Version: "fake", Workspace: b.workspace(), Etc: filepath.Join(b.dir, "etc"),
-		Env: append([]string{r.mark}, b.spec.Guest.Env...),
-		// The grace of Stop is the shorter one.
-		ShutdownGrace: 5 * time.Second,
-	})
 	b.mu.Lock()
 	b.run, b.started, b.exit = r, true, driver.Exit{}
 	b.mu.Unlock()
 	b.host.runs.Go(func() { b.watch(r) })
 }
 
-// watch ends a life when its guest has ended.
+// watch ends a life when its guest has ended, or is to wait.
 func (b *box) watch(r *run) {
-	<-r.agent.Done()
-	killAll(r.mark)
+	select {
+	case <-r.agent.Done():
+	case <-r.park:
+	}
 	b.mu.Lock()
 	r.ending = true
 	r.dropStreams()
+	parked := r.parked
 	b.mu.Unlock()
+	if !parked {
+		killAll(r.mark)
+	}
 	r.cancel()
 	r.serve.Wait()
 	b.mu.Lock()
@@ -175,7 +191,7 @@ func (b *box) status() driver.Status {
 	case b.run != nil:
 		s.State = driver.Running
 	case b.started:
-		s.State, s.Exit = driver.Stopped, b.exit
+		s.State, s.Exit, s.Memory = driver.Stopped, b.exit, b.image != nil
 	default:
 		s.State = driver.Created
 	}
@@ -193,10 +209,18 @@ func (b *box) current() *run {
 // whoever runs the tests, at home in the sandbox: no shell reads the
 // developer's own start-up files.
 func furnish(dir string) error {
-	for _, sub := range []string{"workspace", "etc", "home"} {
+	for _, sub := range []string{"workspace", "etc", "home", "gone"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
 			return err
 		}
+	}
+	// What a layer says about the root of the files is good for any driver.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return err
+	}
+	// Anybody may make this mark.
+	if err := unix.Mknod(filepath.Join(dir, "gone", "workspace"), unix.S_IFCHR, 0); err != nil {
+		return err
 	}
 	line := fmt.Sprintf("root:x:%d:%d:root:%s:/bin/sh\n", os.Geteuid(), os.Getegid(), filepath.Join(dir, "home"))
 	return os.WriteFile(filepath.Join(dir, "etc", "passwd"), []byte(line), 0o644)

@@ -15,5 +15,8 @@
 //	host.OOM(id)
 //
 // Limits are accepted and not enforced; OOM does what exceeding one does.
-// Layers and host directories are looked at and not shown.
+// Layers and host directories are looked at and not shown. The private layer
+// of a sandbox is its workspace: that is what Save keeps and what a new sandbox
+// gets of saved layers. A suspended sandbox keeps its processes stopped by
+// signal, until SpoilMemory says that this is of no use any more.
 package fake

@@ -2,8 +2,10 @@ package fake
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/sandgate/sandgate/sandbox/driver"
@@ -70,10 +72,8 @@ func (d *Driver) support() map[string]driver.Support {
 	for _, feature := range driver.Features() {
 		support[feature] = driver.Support{OK: true, Reason: "accepted, not enforced"}
 	}
-	support[driver.FeatureCheckpoint] = driver.Support{Reason: "the fake driver keeps no memory"}
-	for _, feature := range []string{driver.FeatureSave, driver.FeatureResize, driver.FeatureNetwork} {
-		support[feature] = driver.Support{Reason: "this driver does not offer it"}
-	}
+	support[driver.FeatureCheckpoint] = driver.Support{OK: true, Reason: "processes are kept stopped"}
+	support[driver.FeatureSave] = driver.Support{OK: true, Reason: "of the workspace"}
 	for feature, reason := range d.cfg.Unsupported {
 		support[feature] = driver.Support{Reason: reason}
 	}
@@ -95,12 +95,15 @@ func (d *Driver) Create(ctx context.Context, s driver.Spec) error {
 		driver.FeatureDiskLimit:    s.Limits.DiskBytes > 0,
 		driver.FeatureProcessLimit: s.Limits.Processes > 0,
 		driver.FeatureHostDirs:     len(s.Rootfs.HostDirs) > 0,
+		driver.FeatureSave:         len(s.Rootfs.Saved) > 0,
+		driver.FeatureNetwork:      s.Network,
 	} {
 		if wanted && !support[feature].OK {
 			return fault.New(fault.Unsupported, "%s: %s", feature, support[feature].Reason)
 		}
 	}
 	s.Labels = maps.Clone(s.Labels)
+	s.Rootfs.Saved = slices.Clone(s.Rootfs.Saved)
 	k := key{d.cfg.State, s.ID}
 	dir, err := d.host.folder(k)
 	if err == nil {
@@ -113,6 +116,9 @@ func (d *Driver) Create(ctx context.Context, s driver.Spec) error {
 		host: d.host, spec: s, dir: dir, lock: make(chan struct{}, 1),
 		usage: driver.Usage{MemoryBytes: 16 << 20, CPU: time.Millisecond, Processes: 1, DiskBytes: -1},
 	}
+	if err := b.layDown(ctx, s.Rootfs.Saved); err != nil {
+		return fault.From(errors.Join(err, removeTree(dir)))
+	}
 	d.host.mu.Lock()
 	_, taken := d.host.boxes[k]
 	if !taken {
@@ -124,6 +130,17 @@ func (d *Driver) Create(ctx context.Context, s driver.Spec) error {
 			return fault.Wrap(err, fault.Internal, "the fake host cannot delete a folder")
 		}
 		return fault.New(fault.Exists, "sandbox %s exists", s.ID).About("sandbox")
+	}
+	return nil
+}
+
+// enter is the beginning of a method that needs a feature.
+func (d *Driver) enter(ctx context.Context, op Op, feature string) error {
+	if err := d.host.enter(ctx, op); err != nil {
+		return err
+	}
+	if s := d.support()[feature]; !s.OK {
+		return fault.New(fault.Unsupported, "%s: %s", feature, s.Reason)
 	}
 	return nil
 }
@@ -203,7 +220,10 @@ func (d *Driver) Stop(ctx context.Context, id string, grace time.Duration) error
 	}
 	r := b.current()
 	if r == nil {
-		return nil
+		return d.locked(ctx, id, func(b *box) error {
+			b.discardImage()
+			return nil
+		})
 	}
 	if grace > 0 {
 		go r.agent.Shutdown() // ends with the run, which Host.Close waits for
@@ -229,6 +249,7 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 	}
 	err := d.locked(ctx, id, func(b *box) error {
 		b.die(driver.Exit{Reason: "removed"})
+		b.discardImage()
 		if err := removeTree(b.dir); err != nil {
 			return fault.Wrap(err, fault.Internal, "the fake host cannot delete a folder")
 		}

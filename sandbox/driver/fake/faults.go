@@ -21,6 +21,14 @@ const (
 	Inspect      Op = "Inspect"
 	List         Op = "List"
 	Wait         Op = "Wait"
+	Save         Op = "Save"
+	Restore      Op = "Restore"
+	Export       Op = "Export"
+	Import       Op = "Import"
+	Discard      Op = "Discard"
+	Suspend      Op = "Suspend"
+	Resume       Op = "Resume"
+	Resize       Op = "Resize"
 )
 
 // faults is what was arranged to go wrong. Its zero value is nothing.

@@ -41,6 +41,7 @@ func (h *Host) Close() error {
 	h.mu.Unlock()
 	for _, b := range boxes {
 		b.die(driver.Exit{})
+		b.discardImage()
 	}
 	h.runs.Wait()
 	h.mu.Lock()
@@ -58,7 +59,7 @@ func (h *Host) Kill(id string) { h.find(id).die(driver.Exit{Reason: "killed"}) }
 func (h *Host) OOM(id string) {
 	b := h.find(id)
 	reason := "out of memory"
-	if n := b.spec.Limits.MemoryBytes; n > 0 {
+	if n := h.Spec(id).Limits.MemoryBytes; n > 0 {
 		reason = fmt.Sprintf("out of memory (limit %dMi)", n>>20)
 	}
 	b.die(driver.Exit{OOM: true, Reason: reason})
@@ -79,6 +80,7 @@ func (h *Host) DropStreams(id string) {
 func (h *Host) Break(id string) {
 	b := h.find(id)
 	b.die(driver.Exit{})
+	b.discardImage()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.broken = true
@@ -87,8 +89,13 @@ func (h *Host) Break(id string) {
 // Dir is the folder in which a sandbox's processes start, its workspace.
 func (h *Host) Dir(id string) string { return h.find(id).workspace() }
 
-// Spec is what a sandbox was made from.
-func (h *Host) Spec(id string) driver.Spec { return h.find(id).spec }
+// Spec is what a sandbox was made from, with the limits it has now.
+func (h *Host) Spec(id string) driver.Spec {
+	b := h.find(id)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.spec
+}
 
 // SetUsage is what the sandbox is said to use from now on.
 func (h *Host) SetUsage(id string, u driver.Usage) {
