@@ -55,6 +55,8 @@ type Driver struct {
 	ctx    context.Context // of what runs in the background
 	cancel context.CancelFunc
 
+	disks diskUses
+
 	mu     sync.Mutex
 	closed bool
 	wg     sync.WaitGroup
@@ -66,6 +68,7 @@ var (
 	_ driver.Cleaner   = (*Driver)(nil)
 	_ driver.Saver     = (*Driver)(nil)
 	_ driver.Suspender = (*Driver)(nil)
+	_ driver.Resizer   = (*Driver)(nil)
 )
 
 // New opens the driver on its state directory. It starts nothing and removes
@@ -125,12 +128,14 @@ func (d *Driver) Close() error {
 }
 
 // background runs f, which ends soon after d.ctx, unless the driver is closed.
-func (d *Driver) background(f func()) {
+func (d *Driver) background(f func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.closed {
-		d.wg.Go(f)
+	if d.closed {
+		return false
 	}
+	d.wg.Go(f)
+	return true
 }
 
 // runDir is runsc's --root: its state files and control sockets.

@@ -193,6 +193,17 @@ func (h host) checkLimits(spec driver.Spec) error {
 	return nil
 }
 
+// resize says whether limits of a running sandbox can be changed.
+func (h host) resize() driver.Support {
+	if !h.memory.OK {
+		return h.memory
+	}
+	if !h.cpu.OK {
+		return h.cpu
+	}
+	return driver.Support{OK: true, Reason: "memory and cpu, and processes of one that is stopped"}
+}
+
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) {
 	if err := ctx.Err(); err != nil {
@@ -212,7 +223,7 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 		driver.FeatureHostDirs:     {OK: true, Reason: hostDirs},
 		driver.FeatureCheckpoint:   {OK: true, Reason: "for this build of gVisor and this kind of processor"},
 		driver.FeatureSave:         {OK: true},
-		driver.FeatureResize:       {Reason: "this driver does not offer it"},
+		driver.FeatureResize:       h.resize(),
 		driver.FeatureNetwork:      d.probeNetwork(h),
 	}}
 	if d.root {

@@ -84,12 +84,3 @@ func (p *private) sync() error {
 	}
 	return nil
 }
-
-// use returns the size of the file system, when it is the sandbox's own.
-func (p *private) use() (int64, error) {
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(p.root.Fd()), &st); err != nil {
-		return 0, err
-	}
-	return int64(st.Blocks-st.Bfree) * st.Bsize, nil
-}

@@ -46,6 +46,7 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 	if err := d.trash(h.box); err != nil {
 		return d.failure(err, "removed", id)
 	}
+	d.disks.forget(id)
 	d.removeParentCgroup()
 	return nil
 }

@@ -2,12 +2,8 @@ package gvisor
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/boot"
 
 	"github.com/sandgate/sandgate/sandbox/driver"
@@ -32,7 +28,7 @@ func (d *Driver) Usage(ctx context.Context, id string) (driver.Usage, error) {
 		MemoryBytes: int64(event.Event.Data.Memory.Usage.Usage),
 		CPU:         time.Duration(event.ContainerUsage[id]),
 		Processes:   int64(event.Event.Data.Pids.Current),
-		DiskBytes:   b.diskUse(ctx, r),
+		DiskBytes:   d.diskUse(ctx, b, r),
 	}
 	if h := d.host(); h.cgroups {
 		d.accounted(h, id, &u)
@@ -58,46 +54,4 @@ func (d *Driver) accounted(h host, id string, u *driver.Usage) {
 	if n, err := h.read("cpuacct", group, "cpuacct.usage", ""); err == nil {
 		u.CPU = time.Duration(n)
 	}
-}
-
-// diskUse is what the private layer takes on the host's disk. For a disk image
-// that is what is allocated of it; else the files are counted, as long as ctx
-// allows. What gVisor keeps in its own file is not known.
-func (b box) diskUse(ctx context.Context, r *record) int64 {
-	if r.Storage != hostOverlay {
-		return -1
-	}
-	if r.Spec.Limits.DiskBytes > 0 {
-		var st unix.Stat_t
-		if err := unix.Lstat(b.disk(), &st); err != nil {
-			return -1
-		}
-		return st.Blocks * 512
-	}
-	root, err := os.OpenRoot(b.data())
-	if err != nil {
-		return -1
-	}
-	defer root.Close()
-	var total int64
-	err = fs.WalkDir(root.FS(), ".", func(_ string, e fs.DirEntry, err error) error {
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil // deleted meanwhile
-			}
-			return err
-		}
-		if info, err := e.Info(); err == nil {
-			if st, ok := info.Sys().(*unix.Stat_t); ok {
-				total += st.Blocks * 512
-			} else {
-				total += info.Size()
-			}
-		}
-		return ctx.Err()
-	})
-	if err != nil {
-		return -1
-	}
-	return total
 }
