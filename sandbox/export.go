@@ -21,11 +21,11 @@ func (e *Engine) archives() (Archives, error) {
 // and is imported onto the programs of the other host.
 func (a *Actor) ExportSnapshot(ctx context.Context, snapshot string, w io.Writer) error {
 	e := a.e
-	archives, err := e.archives()
+	b, err := a.snapshotBase(ctx, snapshot)
 	if err != nil {
 		return err
 	}
-	b, err := a.snapshotBase(ctx, snapshot)
+	archives, err := e.archives()
 	if err != nil {
 		return err
 	}

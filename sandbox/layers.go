@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -81,10 +82,11 @@ func (e *Engine) measure(ctx context.Context, id string) (bytes int64, files int
 		return 0, 0, err
 	}
 	defer r.Close()
-	for archive := tar.NewReader(r); ; {
+	content := bufio.NewReaderSize(r, 1<<20) // skipped in small steps
+	for archive := tar.NewReader(content); ; {
 		h, err := archive.Next()
 		if err == io.EOF {
-			_, err := io.Copy(io.Discard, r) // the driver may have to say something at the end
+			_, err := io.Copy(io.Discard, content) // the driver may have to say something at the end
 			return bytes, files, err
 		}
 		if err != nil {

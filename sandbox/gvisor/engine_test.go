@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -47,10 +48,11 @@ func newWhole(t testing.TB) whole {
 	must(t, err)
 	w := whole{t, e.As(keys.Principal{ID: "alice", Role: keys.Member})}
 	t.Cleanup(func() {
-		live, _, err := w.List(t.Context(), sandbox.ListRequest{LiveOnly: true})
+		ctx := context.Background() // the test's has ended
+		live, _, err := w.List(ctx, sandbox.ListRequest{LiveOnly: true})
 		must(t, err)
 		for _, s := range live {
-			must(t, w.Delete(t.Context(), s.ID))
+			must(t, w.Delete(ctx, s.ID))
 		}
 		must(t, e.Close())
 	})

@@ -185,7 +185,9 @@ func TestTagsMove(t *testing.T) {
 // cannot be made without it.
 func TestLayersInUse(t *testing.T) {
 	s := openStore(t)
-	add := func(id string, below ...string) { must(t, s.AddLayer(t.Context(), sandbox.Layer{ID: id, Below: below})) }
+	add := func(id string, below ...string) {
+		must(t, s.AddLayer(t.Context(), sandbox.Layer{ID: id, Below: below}))
+	}
 	refused := func(id string) {
 		t.Helper()
 		wantCode(t, s.DeleteLayer(t.Context(), id), fault.State)
