@@ -30,7 +30,8 @@ var _ driver.Network = (*Client)(nil)
 // NewClient makes a client for the daemon of dir, whether it runs or not.
 func NewClient(dir string) *Client { return &Client{dir: folder(dir)} }
 
-// errNobody is that no daemon listens on a folder's socket.
+// errNobody is that no daemon listens on a folder's socket, or that one went
+// away in the middle of a call. All calls can be repeated.
 var errNobody = errors.New("nobody listens")
 
 // clientTimeout bounds a call whose context does not.
@@ -184,7 +185,7 @@ func (c *Client) once(ctx context.Context, q call, fds ...int) (res result, file
 		closeAll(files)
 		return result{}, nil, fault.From(ctx.Err())
 	case err != nil:
-		return result{}, nil, fault.Wrap(err, fault.Unavailable, "the network daemon went away; start the server again")
+		return result{}, nil, fault.Wrap(errors.Join(errNobody, err), fault.Unavailable, "the network daemon went away; start the server again")
 	case res.Error != nil:
 		closeAll(files)
 		return result{}, nil, res.Error.fault()

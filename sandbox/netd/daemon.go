@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sandgate/sandgate/sandbox/driver"
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
@@ -66,6 +64,7 @@ func (l Limits) orDefault() Limits {
 }
 
 const (
+	lockTimeout = 5 * time.Second
 	tickEvery = 5 * time.Second
 	saveEvery = time.Minute
 )
@@ -147,16 +146,15 @@ func (d *daemon) begin(takeover bool) error {
 }
 
 func (d *daemon) takeLock() error {
-	f, err := os.OpenFile(d.dir.lockFile(), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
+	// One that was killed a moment ago may not have let go yet.
+	ctx, cancel := context.WithTimeout(d.ctx, lockTimeout)
+	defer cancel()
+	f, err := lockFile(ctx, d.dir.lockFile())
+	if fault.Is(err, fault.Timeout) {
 		return fault.Wrap(err, fault.Busy, "a network daemon runs on %s already", d.dir)
 	}
 	d.lock = f
-	return nil
+	return err
 }
 
 // revive goes on with what the folder says is there.

@@ -89,7 +89,7 @@ func (d *daemon) handOver(c *net.UnixConn, format int) {
 	began := time.Now()
 	d.freeze()
 	if err := d.handAll(c); err != nil {
-		d.log.Error("hand over", "err", err)
+		d.log.Warn("hand over; all goes on here", "err", err)
 		c.Close() // before anything moves here
 		d.thaw()
 		return

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,8 @@ type Info struct {
 	Build  string `json:"build"` // of the program
 	PID    int    `json:"pid"`
 	Format int    `json:"format"` // of its handover
+
+	Goroutines int `json:"goroutines"`
 }
 
 // Status is one sandbox as the daemon sees it.
@@ -126,7 +129,7 @@ func (d *daemon) do(q call, files []*os.File) (res result, out *os.File, err err
 	}
 	switch q.Call {
 	case callPing:
-		res.Info = &Info{Build: d.build, PID: os.Getpid(), Format: handoverFormat}
+		res.Info = &Info{Build: d.build, PID: os.Getpid(), Format: handoverFormat, Goroutines: runtime.NumGoroutine()}
 	case callAttach:
 		err = d.on(q.ID, true, func(b *box) (err error) { out, err = b.attach(); return err })
 	case callAdopt:
