@@ -54,6 +54,10 @@ type Harness struct {
 	// Damage takes a part of a stopped sandbox away behind the driver's back,
 	// such that only Remove makes sense. Nil skips the test of leftovers.
 	Damage func(t testing.TB, state, id string)
+
+	// DamageMemory spoils the memory image of a suspended sandbox behind the
+	// driver's back. Nil skips the test of it.
+	DamageMemory func(t testing.TB, state, id string)
 }
 
 // test is one entry of the suite.
@@ -82,6 +86,8 @@ func tests() []test {
 		saveTests(),
 		restoreTests(),
 		exportTests(),
+		suspendTests(),
+		resizeTests(),
 		restartTests(),
 		concurrencyTests(),
 		isolationTests(),

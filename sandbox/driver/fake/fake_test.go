@@ -39,6 +39,9 @@ func harness(tb testing.TB, unsupported map[string]string) drivertest.Harness {
 		Guest:   driver.Guest{Path: program},
 		NoWalls: noWalls,
 		Damage:  func(_ testing.TB, _, id string) { host.Break(id) },
+		DamageMemory: func(_ testing.TB, _, id string) {
+			host.SpoilMemory(id, "its memory image is damaged")
+		},
 	}
 }
 
