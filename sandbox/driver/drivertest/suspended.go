@@ -7,6 +7,26 @@ import (
 	"github.com/sandgate/sandgate/sandbox/driver"
 )
 
+// testSuspendFiles holds that files written up to the last moment are there,
+// whichever way the sandbox comes back.
+func testSuspendFiles(t *testing.T, e *env) {
+	b := e.boot(t)
+	b.background(t, "exec 3>open; echo ready; read x <&0; sleep 1000")
+	b.sh(t, "head -c 3000000 /dev/urandom >big; rm -f gone; mkdir d; echo 1 >d/f")
+	want := b.sh(t, "md5sum <big")
+	b.suspend(t)
+	b.resume(t)
+	if got := b.sh(t, "md5sum <big; cat d/f"); got != want+"\n1" {
+		t.Errorf("resumed: %q", got)
+	}
+	b.sh(t, "echo 2 >d/f")
+	b.suspend(t)
+	b.start(t)
+	if got := b.sh(t, "md5sum <big; cat d/f"); got != want+"\n2" {
+		t.Errorf("started from the files: %q", got)
+	}
+}
+
 func wantCold(t *testing.T, how driver.Resumption) {
 	t.Helper()
 	if how.Memory || !oneLine(how.Reason) || len(how.Reason) > 200 {
