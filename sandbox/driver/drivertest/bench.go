@@ -11,7 +11,8 @@ import (
 )
 
 // Benchmark measures a driver: one life to the first answer of the guest, each
-// part of it for itself, a stream in a running sandbox, and a command.
+// part of it for itself, saving and suspending where that can be done, a
+// stream in a running sandbox, and a command.
 //
 // Every part is reported in milliseconds per operation under its own name.
 func Benchmark(b *testing.B, h Harness) {
@@ -38,6 +39,7 @@ func Benchmark(b *testing.B, h Harness) {
 		b.Fatal(err)
 	}
 	b.Run("Life", func(b *testing.B) { benchmarkLife(b, d, spec) })
+	benchmarkAbilities(b, d, spec)
 
 	if err := d.Create(b.Context(), spec); err != nil {
 		b.Fatal(err)
@@ -80,36 +82,29 @@ func Benchmark(b *testing.B, h Harness) {
 // benchmarkLife takes sandboxes through create, start, first answer and remove.
 func benchmarkLife(b *testing.B, d driver.Driver, spec driver.Spec) {
 	b.Helper()
-	parts := map[string]float64{}
-	var last float64
-	lap := func(name string) {
-		now := b.Elapsed().Seconds() * 1e3
-		parts[name] += now - last
-		last = now
-	}
+	parts := newLaps(b)
+	parts.start()
 	for b.Loop() {
 		spec.ID = newID()
 		if err := d.Create(b.Context(), spec); err != nil {
 			b.Fatal(err)
 		}
-		lap("create-ms/op")
+		parts.lap("create-ms/op")
 		if err := d.Start(b.Context(), spec.ID); err != nil {
 			b.Fatal(err)
 		}
-		lap("start-ms/op")
+		parts.lap("start-ms/op")
 		conn := benchmarkConnect(b, d, spec.ID)
-		lap("dial-ms/op")
+		parts.lap("dial-ms/op")
 		benchmarkExec(b, conn, "/bin/true", nil)
-		lap("exec-ms/op")
+		parts.lap("exec-ms/op")
 		conn.Close()
 		if err := d.Remove(b.Context(), spec.ID); err != nil {
 			b.Fatal(err)
 		}
-		lap("remove-ms/op")
+		parts.lap("remove-ms/op")
 	}
-	for name, ms := range parts {
-		b.ReportMetric(ms/float64(b.N), name)
-	}
+	parts.report()
 }
 
 func benchmarkConnect(b *testing.B, d driver.Driver, id string) *guest.Conn {
