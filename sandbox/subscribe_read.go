@@ -62,9 +62,14 @@ func (r *reader) fromStore(ctx context.Context, at int64) error {
 		if err != nil {
 			return r.patience(ctx, err)
 		}
-		if n > subscriberLag {
-			r.missed += n
-			r.last = at
+		skipped.Asc = false // the newest are the present
+		present, err := r.e.cfg.Store.EventHistory(ctx, skipped)
+		if err != nil {
+			return r.patience(ctx, err)
+		}
+		if n > subscriberLag && len(present) > 0 {
+			r.missed += n - len(present)
+			r.last = present[len(present)-1].Position - 1
 		}
 	}
 	// From here on the hub queues again. It may queue what the store shows
