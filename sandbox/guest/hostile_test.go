@@ -22,12 +22,18 @@ import (
 // hostile is a guest that answers every operation with the same bytes.
 func hostile(t testing.TB, answer []byte) *guest.Conn {
 	t.Helper()
+	return hostileOf(t, wire.NewestVersion, answer)
+}
+
+// hostileOf is one that speaks a version of the protocol.
+func hostileOf(t testing.TB, version int, answer []byte) *guest.Conn {
+	t.Helper()
 	host, inside := net.Pipe()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		defer inside.Close()
-		mux, err := greet(inside)
+		mux, err := greet(inside, version)
 		if err != nil {
 			return
 		}
@@ -55,11 +61,11 @@ func hostile(t testing.TB, answer []byte) *guest.Conn {
 	return c
 }
 
-func greet(rwc io.ReadWriteCloser) (*yamux.Session, error) {
+func greet(rwc io.ReadWriteCloser, version int) (*yamux.Session, error) {
 	if _, err := wire.ReadOffer(rwc); err != nil {
 		return nil, err
 	}
-	if err := wire.WriteAnswer(rwc, wire.Answer{Protocol: wire.NewestVersion, Version: "evil", BootID: "evil", Window: wire.Window}); err != nil {
+	if err := wire.WriteAnswer(rwc, wire.Answer{Protocol: version, Version: "evil", BootID: "evil", Window: wire.Window}); err != nil {
 		return nil, err
 	}
 	return wire.Guest(rwc, wire.Window)
@@ -285,7 +291,7 @@ func TestHostileMultiplexer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			host, inside := net.Pipe()
 			go func() {
-				if mux, err := greet(inside); err == nil {
+				if mux, err := greet(inside, wire.NewestVersion); err == nil {
 					attack(mux)
 					<-mux.CloseChan()
 				}

@@ -226,7 +226,7 @@ func openTarget(path string, args wire.Unpack) (*os.Root, tree.Limits, error) {
 	if _, err := mkdirAll(path, 0o755); err != nil {
 		return nil, limits, err
 	}
-	root, err := os.OpenRoot(path)
+	root, err := tree.OpenRoot(path)
 	if err != nil {
 		return nil, limits, err
 	}

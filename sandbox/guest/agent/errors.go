@@ -52,13 +52,14 @@ func systemError(err error, doing string) error {
 		code = fault.State
 	case errors.Is(err, fs.ErrExist):
 		code = fault.Exists
-	case errors.Is(err, syscall.EBUSY):
+	case errors.Is(err, syscall.EBUSY), errors.Is(err, syscall.ETXTBSY):
 		code = fault.Busy
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EMFILE),
 		errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EFBIG):
 		code = fault.Exhausted
 	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG),
-		errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.E2BIG), errors.Is(err, syscall.EXDEV):
+		errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.E2BIG), errors.Is(err, syscall.EXDEV),
+		errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.EOPNOTSUPP):
 		code = fault.Invalid
 	}
 	return fault.Wrap(err, code, "%s: %s", doing, reason(err))

@@ -24,8 +24,23 @@ func openRegular(path string) (*os.File, error) {
 	} else if !info.Mode().IsRegular() && !info.IsDir() {
 		return nil, errNotRegular
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	for err == syscall.EINTR {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	}
 	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	// Some of what the kernel shows as regular files has nothing to read at
+	// times, /proc/kmsg for one. Reading it shall say so and not wait: package
+	// os waits for descriptors that do not block when it first sees them.
+	err = unix.SetNonblock(fd, false)
+	f := os.NewFile(uintptr(fd), path)
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
+		f.Close()
 		return nil, err
 	}
 	info, err := f.Stat()
@@ -71,7 +86,7 @@ func fileError(err error, doing, path string) error {
 	}
 	shown := wire.Printable(path, 512)
 	switch {
-	case errors.Is(err, errNotRegular):
+	case errors.Is(err, errNotRegular), errors.Is(err, syscall.EAGAIN):
 		return fault.New(fault.Invalid, "%s %s: not a regular file", doing, shown)
 	case errors.Is(err, tree.ErrMount):
 		return fault.Wrap(err, fault.Busy, "%s %s: is a mount point", doing, shown)

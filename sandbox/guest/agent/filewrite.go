@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandgate/sandgate/sandbox/fault"
 	"github.com/sandgate/sandgate/sandbox/guest/internal/wire"
+	"github.com/sandgate/sandgate/sandbox/guest/tree"
 )
 
 // newFileMode is the mode of a file for which nobody said one.
@@ -110,7 +111,7 @@ func newFileWriter(path string, args wire.Write) (*fileWriter, error) {
 	}
 	// From here on the directory is the one that was found, whatever happens
 	// to the way that led to it.
-	dir, err := os.OpenRoot(filepath.Dir(path))
+	dir, err := tree.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}

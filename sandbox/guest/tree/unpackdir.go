@@ -6,7 +6,16 @@ import (
 	"os"
 	"path"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
+
+// asDir behind a path has the kernel look it up as a directory, and not open
+// what is none: os.OpenRoot would wait at a pipe.
+const asDir = "/."
+
+// OpenRoot is os.OpenRoot for a path at which there may be anything.
+func OpenRoot(path string) (*os.Root, error) { return os.OpenRoot(path + asDir) }
 
 // enter makes a directory the present one, making it and those above it when
 // they are missing.
@@ -38,7 +47,7 @@ func (u *unpacker) enter(dir string) error {
 // step opens a directory of the present one. A link in its place is followed
 // as long as it stays below the root.
 func (u *unpacker) step(part string) (*os.Root, error) {
-	next, err := u.dir.OpenRoot(part)
+	next, err := u.dir.OpenRoot(part + asDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, lerr := u.dir.Lstat(part); lerr == nil {
 			return nil, err // a link that leads nowhere
@@ -46,11 +55,11 @@ func (u *unpacker) step(part string) (*os.Root, error) {
 		if err := u.dir.Mkdir(part, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
-		next, err = u.dir.OpenRoot(part)
+		next, err = u.dir.OpenRoot(part + asDir)
 	}
 	if escapes(err) && u.dir != u.root {
 		// It leads out of the directory it is in, maybe not out of the root.
-		return u.root.OpenRoot(path.Join(u.dirPath, part))
+		return u.root.OpenRoot(path.Join(u.dirPath, part) + asDir)
 	}
 	return next, err
 }
@@ -75,7 +84,7 @@ func (u *unpacker) leave(next string) {
 		if info, err := u.root.Lstat(last.path); err != nil || !info.IsDir() {
 			continue
 		}
-		if d, err := u.root.OpenFile(last.path, os.O_RDONLY, 0); err == nil {
+		if d, err := u.root.OpenFile(last.path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0); err == nil {
 			_ = d.Chmod(last.mode)
 			d.Close()
 		}
