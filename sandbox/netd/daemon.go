@@ -65,8 +65,8 @@ func (l Limits) orDefault() Limits {
 
 const (
 	lockTimeout = 5 * time.Second
-	tickEvery = 5 * time.Second
-	saveEvery = time.Minute
+	tickEvery   = 2 * time.Second
+	saveEvery   = time.Minute
 )
 
 // daemon is a running netd.

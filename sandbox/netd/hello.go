@@ -10,7 +10,7 @@ var errNotTLS = errors.New("no TLS ClientHello")
 
 // maxHello bounds what is kept of a ClientHello. With keys that resist quantum
 // computers it is about 2 KiB.
-const maxHello = 64 << 10
+const maxHello = 16 << 10
 
 const (
 	recordHandshake = 22

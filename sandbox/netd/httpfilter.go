@@ -10,7 +10,7 @@ import (
 
 // Bounds of what is kept of a request until it can be judged.
 const (
-	maxHead  = 64 << 10
+	maxHead  = 32 << 10
 	maxChunk = 4 << 10 // a line before a chunk
 )
 
@@ -33,6 +33,7 @@ type httpState struct {
 	Requests int      `json:"requests,omitempty"`
 	At       httpPart `json:"at,omitempty"`
 	Left     uint64   `json:"left,omitempty"` // bytes of the body or of a chunk
+	Seen     int      `json:"seen,omitempty"` // how much of a head was searched for its end
 	Upgrade  bool     `json:"upgrade,omitempty"`
 }
 
@@ -148,8 +149,10 @@ func (f *filter) line(limit int) ([]byte, int, error) {
 
 // head judges the head of a request, when it is complete.
 func (f *filter) head(allowed func(string) bool) (int, error) {
-	end := bytes.Index(f.Buf, []byte("\r\n\r\n"))
+	from := max(0, f.HTTP.Seen-3)
+	end := bytes.Index(f.Buf[from:], []byte("\r\n\r\n"))
 	if end < 0 {
+		f.HTTP.Seen = len(f.Buf)
 		if len(f.Buf) > maxHead {
 			return 0, &refused{reason: "the head of the request is too large"}
 		}
@@ -158,6 +161,8 @@ func (f *filter) head(allowed func(string) bool) (int, error) {
 		}
 		return 0, nil
 	}
+	end += from
+	f.HTTP.Seen = 0
 	r, err := parseHead(string(f.Buf[:end]))
 	if err != nil {
 		return 0, err

@@ -138,7 +138,7 @@ func (j *journal) settle() {
 			j.keep(l, again)
 			r.since, r.count = now, 0
 		}
-		if l.quiet > 0 && len(l.repeats) < refusalBurst {
+		if l.quiet > 0 {
 			j.keep(l, Refusal{Time: now, Sandbox: id, Kind: Refused, Proto: "any", Target: "various", Count: l.quiet,
 				Reason: fmt.Sprintf("%d more refusals, too many to record each", l.quiet)})
 			l.quiet = 0

@@ -277,7 +277,7 @@ func (g *guest) expectRefusal(words ...string) {
 		}
 	}
 	if !found {
-		g.t.Errorf("no refusal with %q among %+v", words, last)
+		g.t.Errorf("no refusal with %q among %d, the last: %+v", words, len(last), last[max(0, len(last)-5):])
 	}
 }
 
