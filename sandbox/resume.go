@@ -69,10 +69,15 @@ func (e *Engine) putUp(ctx context.Context, s *Sandbox, opened func()) (driver.R
 	if err := e.allowNetwork(ctx, s); err != nil {
 		return back, err
 	}
-	var err error
-	if sp, ok := e.cfg.Driver.(driver.Suspender); ok && (s.Memory || e.suspender() != nil) {
+	sp, ok := e.cfg.Driver.(driver.Suspender)
+	st, err := e.cfg.Driver.Inspect(ctx, s.ID)
+	switch {
+	case err != nil:
+	case st.State == driver.Running: // an earlier attempt could not be taken back
+		back.Memory = s.Memory
+	case ok && (s.Memory || e.suspender() != nil):
 		back, err = sp.Resume(ctx, s.ID)
-	} else {
+	default:
 		err = e.cfg.Driver.Start(ctx, s.ID)
 	}
 	if err != nil {
