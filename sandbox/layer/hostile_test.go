@@ -170,7 +170,13 @@ func TestReplaced(t *testing.T) {
 		{reg("f", "new"), reg(".wh.f", ""), folder("d"), reg("d/x", ""), reg(".wh.d", ""), reg("i/x", ""), reg(".wh.i", "")},
 	} {
 		dir := filepath.Join(t.TempDir(), "dir")
+		items = append(items, reg("d/.wh.idle", ""), reg("d/sub/.wh.idle", ""))
 		must(t, ReadOverlay(t.Context(), bytes.NewReader(archive(t, items...)), dir, Limits{}))
+		for _, idle := range []string{"d/idle", "d/sub/idle"} {
+			if _, err := os.Lstat(filepath.Join(dir, idle)); err == nil {
+				t.Errorf("%s marks what nobody could see", idle)
+			}
+		}
 		if b, err := os.ReadFile(dir + "/f"); string(b) != "new" {
 			t.Errorf("the file: %q, %v", b, err)
 		}

@@ -72,6 +72,7 @@ func Sync(dir string) error {
 type overlayReader struct {
 	root *os.Root
 	dirs map[string]*Entry // how directories are to be in the end
+	gone []string          // deletions
 	open *os.File          // the directory last worked in …
 	path string            // … and its path
 	buf  []byte
@@ -112,6 +113,7 @@ func (x *overlayReader) entry(e *Entry, content io.Reader) error {
 	base := path.Base(e.Path)
 	switch {
 	case e.Deleted:
+		x.gone = append(x.gone, e.Path)
 		return unix.Mknodat(dir, base, unix.S_IFCHR, 0)
 	case e.Type == Dir:
 		// It may have been deleted below, and be made anew.
@@ -276,6 +278,9 @@ func dress(fd int, e *Entry) error {
 // finish gives the directories what filling them would have undone, the inner
 // ones first, as an outer one may come to be closed to a user who is not root.
 func (x *overlayReader) finish() error {
+	if err := x.dropIdle(); err != nil {
+		return err
+	}
 	paths := deepestFirst(x.dirs)
 	for _, p := range paths {
 		e := x.dirs[p]
@@ -287,6 +292,30 @@ func (x *overlayReader) finish() error {
 			return err
 		}
 		if err := dress(fd, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropIdle takes deletions away that say nothing.
+func (x *overlayReader) dropIdle() error {
+	for _, p := range x.gone {
+		if x.dirs[p] != nil || !idle(x.dirs, p) {
+			continue
+		}
+		dir, err := x.enter(path.Dir(p))
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Fstatat(dir, path.Base(p), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+		if !isWhiteout(&st) {
+			continue // a file has come in its place
+		}
+		if err := unix.Unlinkat(dir, path.Base(p), 0); err != nil {
 			return err
 		}
 	}

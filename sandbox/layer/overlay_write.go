@@ -29,7 +29,7 @@ func WriteOverlay(ctx context.Context, dir string, w io.Writer, o Options) error
 	if err := unix.Fstat(int(root.Fd()), &st); err != nil {
 		return failure(err, "read the layer")
 	}
-	if err := x.dir(root, "/", &st, 0); err != nil {
+	if err := x.dir(root, "/", &st, place{}); err != nil {
 		return failure(err, "read the layer")
 	}
 	return x.close()
@@ -41,9 +41,15 @@ type overlayWriter struct {
 	links map[inode]string // first path of every file that has several
 }
 
+// place is where in the tree the writer is.
+type place struct {
+	depth  int
+	hidden bool // nothing of the layers below can be seen: deletions say nothing
+}
+
 // dir writes an open directory and what is in it.
-func (x *overlayWriter) dir(d *os.File, p string, st *unix.Stat_t, depth int) error {
-	if depth > maxDepth {
+func (x *overlayWriter) dir(d *os.File, p string, st *unix.Stat_t, at place) error {
+	if at.depth > maxDepth {
 		return fault.New(fault.Invalid, "directories are nested more than %d deep", maxDepth)
 	}
 	e, err := describe(p, nil, st, d)
@@ -53,6 +59,7 @@ func (x *overlayWriter) dir(d *os.File, p string, st *unix.Stat_t, depth int) er
 	if err := x.entry(e, nil); err != nil {
 		return err
 	}
+	at.hidden = at.hidden || e.Opaque
 	all, err := children(d)
 	if err != nil {
 		return err
@@ -62,16 +69,19 @@ func (x *overlayWriter) dir(d *os.File, p string, st *unix.Stat_t, depth int) er
 		if x.o.skip(full) {
 			continue
 		}
-		if err := x.child(d, full, &all[i], depth); err != nil {
+		if err := x.child(d, full, &all[i], at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (x *overlayWriter) child(d *os.File, p string, c *child, depth int) error {
+func (x *overlayWriter) child(d *os.File, p string, c *child, at place) error {
 	st := &c.st
 	if isWhiteout(st) {
+		if at.hidden {
+			return nil
+		}
 		return x.deletion(p)
 	}
 	kind := st.Mode & unix.S_IFMT
@@ -88,7 +98,7 @@ func (x *overlayWriter) child(d *os.File, p string, c *child, depth int) error {
 		defer f.Close()
 	}
 	if kind == unix.S_IFDIR {
-		return x.dir(f, p, st, depth+1)
+		return x.dir(f, p, st, place{at.depth + 1, at.hidden})
 	}
 	e, err := describe(p, d, st, f)
 	if err != nil {

@@ -59,8 +59,7 @@ func index(ctx context.Context, r io.ReadSeeker, form form) (*node, error) {
 // emit writes a tree in the order of the neutral form. The first path of a
 // file in this order gets its content, whichever it was in the archive.
 func (w *writer) emit(root *node, o Options) error {
-	first := make(map[source]string)
-	return w.emitNode(root, o, first)
+	return w.emitNode(root, o, make(map[source]string), false)
 }
 
 // source tells files apart: which content of which archive. What has no
@@ -71,7 +70,9 @@ type source struct {
 	path   string
 }
 
-func (w *writer) emitNode(n *node, o Options, first map[source]string) error {
+// emitNode leaves deletions out where nothing of the layers below can be seen:
+// they say nothing, and overlayfs would list them.
+func (w *writer) emitNode(n *node, o Options, first map[source]string, hidden bool) error {
 	e := *n.Entry
 	if e.Type != Dir && !e.Deleted {
 		key := source{src: n.src, offset: n.offset}
@@ -95,6 +96,7 @@ func (w *writer) emitNode(n *node, o Options, first map[source]string) error {
 	if err := w.entry(&e, content); err != nil {
 		return err
 	}
+	hidden = hidden || e.Opaque
 	names := make([]string, 0, len(n.children))
 	for name := range n.children {
 		names = append(names, name)
@@ -104,10 +106,10 @@ func (w *writer) emitNode(n *node, o Options, first map[source]string) error {
 	})
 	for _, name := range names {
 		child := n.children[name]
-		if o.skip(child.Path) {
+		if o.skip(child.Path) || hidden && child.Deleted {
 			continue
 		}
-		if err := w.emitNode(child, o, first); err != nil {
+		if err := w.emitNode(child, o, first, hidden); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package layer
 import (
 	"context"
 	"io"
+	"path"
 	"slices"
 )
 
@@ -39,9 +40,24 @@ func ToUpper(ctx context.Context, r io.Reader, w io.Writer, l Limits) error {
 	}
 	paths := deepestFirst(late)
 	for _, p := range slices.Backward(paths) {
+		if late[p].Deleted && idle(late, p) {
+			continue
+		}
 		if err := out.entry(late[p], nil); err != nil {
 			return err
 		}
 	}
 	return out.close()
+}
+
+// idle reports whether nothing of the layers below can be seen where a path
+// is, so that to delete it says nothing. Overlayfs would list it.
+func idle(dirs map[string]*Entry, p string) bool {
+	for p != "/" {
+		p = path.Dir(p)
+		if dirs[p].Opaque {
+			return true
+		}
+	}
+	return false
 }

@@ -208,7 +208,7 @@ func testImportForeign(t *testing.T, e *env) {
 		&tar.Header{Name: "workspace/dir/link", Linkname: "./workspace/deep/down/f", Typeflag: tar.TypeLink},
 	)
 	b := e.boot(t, from(e.imports(t, archive)))
-	if got := b.sh(t, "cat deep/down/f; stat -c %Y deep/down/f; [ dir/link -ef deep/down/f ] && stat -c %a dir; ls dir"); got != "1000000000\n700\nlink" {
+	if got := b.sh(t, "cat deep/down/f; stat -c %Y deep/down/f; [ dir/link -ef deep/down/f ] && stat -c %a dir; cat dir/gone 2>/dev/null; ls dir/link"); got != "1000000000\n700\ndir/link" {
 		t.Errorf("got %q", got)
 	}
 }
