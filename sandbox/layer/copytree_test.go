@@ -83,7 +83,7 @@ func TestCopyTreeAcross(t *testing.T) {
 	same(t, "the copy", facts(t, disk+"/to"), facts(t, from))
 }
 
-func fill10MB(b *testing.B, files, size int) string {
+func tree(b *testing.B, files, size int) string {
 	dir := b.TempDir()
 	content := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(content) // never fails
@@ -96,9 +96,9 @@ func fill10MB(b *testing.B, files, size int) string {
 }
 
 func BenchmarkCopyTree(b *testing.B) {
-	for _, tt := range []struct{ files, size int }{{1000, 10 << 10}, {500, 1 << 20}} {
+	for _, tt := range []struct{ files, size int }{{10, 1 << 20}, {1000, 10 << 10}, {500, 1 << 20}} {
 		b.Run(fmt.Sprintf("%dx%dKiB", tt.files, tt.size>>10), func(b *testing.B) {
-			from := fill10MB(b, tt.files, tt.size)
+			from := tree(b, tt.files, tt.size)
 			b.SetBytes(int64(tt.files * tt.size))
 			to := filepath.Join(b.TempDir(), "to")
 			var copying time.Duration
