@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sandgate/sandgate/sandbox/driver"
 	"github.com/sandgate/sandgate/sandbox/fault"
 	"github.com/sandgate/sandgate/sandbox/guest"
 )
@@ -50,6 +49,10 @@ func (a *Actor) Create(ctx context.Context, r CreateRequest) (Created, error) {
 		Limits: limits, Env: r.Env, Metadata: r.Metadata, Port: r.Port, Network: r.network(),
 		Timeouts: r.Timeouts, Command: r.Command, Guest: e.cfg.GuestDigest,
 		CreatedAt: now, UpdatedAt: now, ActiveAt: now,
+	}
+	if id, ok := e.takeWarm(&s, from.rootfs); ok {
+		s.ID = id
+		defer e.returnWarm(id)
 	}
 	ctx, done, err := e.creation(ctx, s.ID)
 	if err != nil {
@@ -171,23 +174,16 @@ func (a *Actor) nameFree(ctx context.Context, name string) error {
 
 // boot makes and starts the driver's sandbox and writes the files.
 func (e *Engine) boot(ctx context.Context, s Sandbox, rootfs Rootfs, files []File) error {
-	host := s.Name
-	if host == "" {
-		host = strings.ReplaceAll(s.ID, "_", "-")
-	}
-	spec := driver.Spec{
-		ID: s.ID, Hostname: host, Rootfs: rootfs, Guest: e.cfg.Guest,
-		Limits: s.Limits.forDriver(), Network: s.Network != nil,
-		Labels: map[string]string{"owner": s.Owner},
-	}
-	if err := e.cfg.Driver.Create(ctx, spec); err != nil {
-		return err
-	}
-	if err := e.allowNetwork(ctx, &s); err != nil {
-		return err
-	}
-	if err := e.cfg.Driver.Start(ctx, s.ID); err != nil {
-		return err
+	if !e.useWarm(ctx, s.ID) {
+		if err := e.cfg.Driver.Create(ctx, e.spec(&s, rootfs)); err != nil {
+			return err
+		}
+		if err := e.allowNetwork(ctx, &s); err != nil {
+			return err
+		}
+		if err := e.cfg.Driver.Start(ctx, s.ID); err != nil {
+			return err
+		}
 	}
 	conn, err := e.conns.get(ctx, s.ID)
 	if err != nil {

@@ -59,6 +59,8 @@ type Config struct {
 	MemberQuota, OrgQuota Quota
 	// Egress decides where sandboxes may go; nil: there is no network.
 	Egress Egress
+	// Warm is what is kept ready for whoever creates a sandbox; see KeepWarm.
+	Warm []Warm
 	// StopGrace is how long processes have to end when a sandbox is deleted.
 	StopGrace time.Duration
 
@@ -75,6 +77,7 @@ type Engine struct {
 	locks keyedMutex
 	conns *connPool
 	pulse *pulse
+	warm  *warmPool
 
 	restores restores
 
@@ -164,7 +167,7 @@ func NewEngine(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, fault.Wrap(err, fault.Unavailable, "cannot make the folder %s", cfg.LayersDir)
 	}
 	e := &Engine{
-		cfg: cfg, caps: caps, pulse: newPulse(),
+		cfg: cfg, caps: caps, pulse: newPulse(), warm: newWarmPool(),
 		active: map[string]*command{}, busy: map[string]string{}, queues: map[string][]*command{},
 		jobs: map[string]int{}, kept: map[string]int64{}, unsavedJobs: map[string]func(*Job){},
 		creating: map[string]context.CancelFunc{}, activity: map[string]*activity{}, watched: map[string]bool{},
@@ -205,13 +208,16 @@ func (e *Engine) Run(ctx context.Context) error {
 	every(sampleEvery, e.Sample)
 	every(keepAll, e.trimSamples)
 	every(trimEvery, e.TrimOutput)
+	work.Go(func() { e.KeepWarm(ctx) })
 	return nil
 }
 
 // Close stops what the engine does in the background and waits for it. The
-// sandboxes and everything in them go on.
+// sandboxes and everything in them go on; those that were only kept ready are
+// removed.
 func (e *Engine) Close() error {
 	e.cancel()
+	e.closeWarm()
 	e.conns.closeAll()
 	e.tasks.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), sampleTime)
