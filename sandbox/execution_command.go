@@ -23,9 +23,8 @@ type command struct {
 	kill     chan struct{} // closed when it is to end without grace
 	killOnce sync.Once
 
-	mu     sync.Mutex
-	proc   *process // nil while it is not attached
-	asleep bool     // its sandbox is paused, with it
+	mu   sync.Mutex
+	proc *process // nil while it is not attached
 }
 
 // Why a command is stopped before its end.
@@ -73,7 +72,7 @@ func (c *command) offset() int64 {
 func (c *command) attached(p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.proc, c.asleep = p, false
+	c.proc = p
 	select {
 	case <-c.started:
 	default:
@@ -92,7 +91,7 @@ func (c *command) detached() {
 func (c *command) sleeps() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.proc, c.asleep = nil, true
+	c.proc = nil
 	select {
 	case <-c.started:
 	default:
@@ -105,12 +104,6 @@ func (c *command) process() *process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.proc
-}
-
-func (c *command) isAsleep() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.asleep
 }
 
 func (c *command) hasTurn() bool {

@@ -112,7 +112,13 @@ func (a *Actor) Cancel(ctx context.Context, executionID string) error {
 // halt stops a command and waits for its end. One that is paused with its
 // sandbox can end only when that is resumed.
 func (a *Actor) halt(ctx context.Context, run *command) error {
-	if run.isAsleep() {
+	// The record knows it first: whoever follows the command may not have
+	// noticed yet.
+	s, err := a.e.cfg.Store.Sandbox(ctx, run.sandboxID)
+	if err != nil {
+		return err
+	}
+	if s.asleep() {
 		if _, err := a.ready(ctx, run.sandboxID); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"time"
 
 	"github.com/sandgate/sandgate/keys"
 	"github.com/sandgate/sandgate/sandbox/driver"
@@ -117,7 +116,6 @@ func (e *Engine) markUp(ctx context.Context, s *Sandbox, by string, data map[str
 		data["resumed"] = true
 	}
 	up, err := e.update(ctx, s.ID, func(s *Sandbox) ([]Event, error) {
-		s.PausedAt, s.TerminatesAt, s.Memory = time.Time{}, time.Time{}, false
 		s.ActiveAt = e.cfg.Now()
 		if err := s.moveTo(Idle, ""); err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"slices"
+	"time"
 
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
@@ -24,6 +25,9 @@ var Transitions = map[Status][]Status{
 func (s *Sandbox) moveTo(next Status, reason string) error {
 	if s.Status != next && !slices.Contains(Transitions[s.Status], next) {
 		return fault.New(fault.State, "sandbox %s is %s and cannot become %s", s.ID, s.Status, next).About("sandbox")
+	}
+	if s.Status == Paused && next != Paused {
+		s.PausedAt, s.TerminatesAt, s.Memory = time.Time{}, time.Time{}, false
 	}
 	s.Status = next
 	s.StatusReason = reason
