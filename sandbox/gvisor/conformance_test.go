@@ -35,6 +35,14 @@ func TestConformance(t *testing.T) {
 			t.Helper()
 			must(t, os.Remove(filepath.Join(state, "gvisor/box", id, "record.json")))
 		},
+		DamageMemory: func(t testing.TB, state, id string) {
+			t.Helper()
+			f, err := os.OpenFile(filepath.Join(state, "gvisor/box", id, "image", imageFiles[2]), os.O_RDWR, 0)
+			must(t, err)
+			defer f.Close()
+			_, err = f.WriteAt([]byte("damage"), 4096)
+			must(t, err)
+		},
 	}
 	drivertest.Run(t, h)
 }
@@ -43,9 +51,10 @@ func TestConformance(t *testing.T) {
 // where sandboxes run, and as root those of the machines that we test on.
 func expected(d *Driver) []string {
 	if d.root {
-		return []string{driver.FeatureProcessLimit, driver.FeatureHostDirs, driver.FeatureDurableFiles, driver.FeatureMemoryLimit, driver.FeatureCPULimit}
+		return []string{driver.FeatureProcessLimit, driver.FeatureHostDirs, driver.FeatureDurableFiles, driver.FeatureMemoryLimit, driver.FeatureCPULimit,
+			driver.FeatureCheckpoint, driver.FeatureSave, driver.FeatureResize}
 	}
-	return []string{driver.FeatureProcessLimit, driver.FeatureHostDirs, driver.FeatureDiskLimit}
+	return []string{driver.FeatureProcessLimit, driver.FeatureHostDirs, driver.FeatureDiskLimit, driver.FeatureCheckpoint, driver.FeatureSave}
 }
 
 // leaks looks for what is left of a sandbox wherever something could be,

@@ -49,9 +49,10 @@ func (d *Driver) dialControl(ctx context.Context, id string) (*net.UnixConn, err
 }
 
 // listens reports whether a sentry holds the control socket. A full queue
-// means that it does.
+// means that it does. Connecting waits for nothing, so a context that has ended
+// need not, and must not, make it seem that nobody listens.
 func (d *Driver) listens(ctx context.Context, id string) bool {
-	c, err := d.dialControl(ctx, id)
+	c, err := d.dialControl(context.WithoutCancel(ctx), id)
 	if err == nil {
 		c.Close()
 	}

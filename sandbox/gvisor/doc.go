@@ -34,6 +34,27 @@
 // and Start restores it; what was written since the last Stop is lost when the
 // sandbox ends in any other way. Cgroup limits are not available.
 //
+// # Saved, suspended, connected
+//
+// Save and Suspend hold the sandbox still for as long as they read. A file says
+// so, as gVisor neither ends a hold nor tells of one when the server is killed;
+// whoever comes next ends it (hold.go). A saved layer is a copy of the private
+// layer and a lower layer of whoever starts from it; as a plain user it is an
+// archive, and saved layers are merged into the one that gVisor starts from. A
+// memory image lies in the sandbox's directory, is valid from the moment all of
+// it is durable, and used up before the first process runs again (image.go).
+// What a stream has started does not live through that, as in gVisor it is not
+// of PID 1's family; the guest's processes do.
+//
+// FIFOs that a sandbox makes are kept in gVisor's memory as root, as its file
+// server makes none: they live through a suspension, and neither through a stop
+// nor in a saved layer.
+//
+// A sandbox with a network runs in a namespace that Config.Network hands in.
+// gVisor takes the addresses of its device over, so it is attached anew for
+// every start. Connections that were open when it was suspended are reset when
+// it is resumed; sockets that listen go on.
+//
 // # What is on disk
 //
 // Below Config.StateDir: run/ is runsc's root (state files and control

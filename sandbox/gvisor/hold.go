@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,14 +15,9 @@ import (
 	"github.com/sandgate/sandgate/sandbox/driver"
 )
 
-const (
-	// releaseTimeout bounds the end of a hold, which has to come whatever
-	// became of the operation that asked for it.
-	releaseTimeout = 10 * time.Second
-	// probeTimeout is how long a process of a sandbox that is not held may
-	// take to start and end.
-	probeTimeout = 5 * time.Second
-)
+// releaseTimeout bounds the end of a hold, which has to come whatever became of
+// the operation that asked for it.
+const releaseTimeout = 10 * time.Second
 
 // hold holds all tasks of a running sandbox still until release is called,
 // which may be called more than once. The caller has locked the sandbox.
@@ -131,7 +127,7 @@ func (d *Driver) endLostHolds(s driver.Status) {
 
 // recoverHold makes sure that nobody holds a sandbox which the caller has
 // locked. The file is written before a hold and removed after it, so it does
-// not say whether the sandbox is held; a process in it does, by running or not.
+// not say whether the sandbox is held.
 func (d *Driver) recoverHold(ctx context.Context, b box) error {
 	if !b.isHeld() {
 		return nil
@@ -140,13 +136,13 @@ func (d *Driver) recoverHold(ctx context.Context, b box) error {
 	if !d.running(ctx, id) {
 		return b.forgetHold()
 	}
-	d.log.Warn("a sandbox may have been left held still; let it go on", "sandbox", id)
 	// A memory image that was just made is worth nothing once it goes on.
 	if err := b.discardImage(); err != nil {
 		return err
 	}
-	free, err := d.runsProcesses(ctx, id)
-	if err == nil && !free {
+	still, err := d.isStill(ctx, id)
+	if err == nil && still {
+		d.log.Warn("a sandbox was left held still; let it go on", "sandbox", id)
 		err = d.call(ctx, id, boot.ContMgrResume, nil, nil)
 	}
 	if err != nil && !errors.Is(err, errDown) {
@@ -155,29 +151,26 @@ func (d *Driver) recoverHold(ctx context.Context, b box) error {
 	return b.forgetHold()
 }
 
-// runsProcesses reports whether a new process of the sandbox gets to run: a
-// relay with nothing to relay, which ends at once.
-func (d *Driver) runsProcesses(ctx context.Context, id string) (bool, error) {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
+// isStill reports whether a sandbox is held. gVisor does not tell, but shows
+// what its own threads do: each task has one, and all of them wait for the end
+// of a stop. Without a hold that is never so, as PID 1 cannot be stopped.
+func (d *Driver) isStill(ctx context.Context, id string) (bool, error) {
+	var stacks string
+	if err := d.call(ctx, id, boot.DebugStacks, nil, &stacks); err != nil {
 		return false, err
 	}
-	defer null.Close()
-	pid, err := d.execRelay(ctx, id, null, null)
-	if err != nil {
-		return false, err
+	tasks, stopped := 0, 0
+	for thread := range strings.SplitSeq(stacks, "\n\n") {
+		if !strings.Contains(thread, "kernel.(*Task).run(") {
+			continue
+		}
+		tasks++
+		if strings.Contains(thread, "kernel.(*Task).doStop(") {
+			stopped++
+		}
 	}
-	wait, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	args := boot.WaitPIDArgs{PID: pid, CID: id}
-	var status uint32
-	err = d.call(wait, id, boot.ContMgrWaitPID, &args, &status)
-	if err == nil {
-		return true, nil
+	if tasks == 0 {
+		return false, errors.New("the tasks of the sandbox do not show")
 	}
-	if wait.Err() != nil && ctx.Err() == nil {
-		d.reapRelay(id, pid)
-		return false, nil
-	}
-	return false, err
+	return stopped == tasks, nil
 }

@@ -14,6 +14,9 @@ func (d *Driver) probeNetwork(h host) driver.Support {
 	switch {
 	case !h.usable.OK:
 		return h.usable
+	case !d.root:
+		// The namespace belongs to who provides it, and only root may join it.
+		return driver.Support{Reason: needsRoot}
 	case d.network == nil:
 		return driver.Support{Reason: "nothing provides a network"}
 	}

@@ -40,7 +40,8 @@ func (d *Driver) Stop(ctx context.Context, id string, grace time.Duration) error
 	}
 	if d.running(ctx, id) {
 		if err := d.recoverHold(ctx, h.box); err != nil {
-			return d.failure(err, "stopped", id)
+			// A sandbox that does not go on can still be ended.
+			d.log.Error("end the hold of a server that was killed", "sandbox", id, "error", err)
 		}
 		// Said before it is so: who waits for the end asks for its reason at
 		// that moment.

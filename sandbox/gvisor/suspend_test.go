@@ -17,7 +17,8 @@ import (
 )
 
 // counter is a script that makes PID 1 start a process which counts in a file.
-const counter = `echo 'i=0; while :; do i=$((i+1)); echo $i >/count.new; mv /count.new /count; usleep 10000; done' >/job
+const counter = `p=$(cat /counter); grep -q job /proc/$p/cmdline && kill -9 $p
+echo 'echo $$ >/counter; i=0; while :; do i=$((i+1)); echo $i >/count.new; mv /count.new /count; usleep 10000; done' >/job
 kill -USR1 1
 until [ -s /count ]; do usleep 1000; done`
 
@@ -307,6 +308,17 @@ func TestLostHold(t *testing.T) {
 	r.boot(t, "s")
 	r.sh(t, "s", counter)
 	b := r.box("s")
+	for range 20 { // whatever its tasks do
+		if still, err := r.isStill(t.Context(), "s"); err != nil || still {
+			t.Fatalf("nobody holds it: %v, %v", still, err)
+		}
+		must(t, r.still(t.Context(), b, func() error {
+			if still, err := r.isStill(t.Context(), "s"); err != nil || !still {
+				t.Errorf("it is held: %v, %v", still, err)
+			}
+			return nil
+		}))
+	}
 	for name, crash := range map[string]func(){
 		"held": func() {
 			_, err := r.hold(t.Context(), b)

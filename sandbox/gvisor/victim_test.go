@@ -3,7 +3,9 @@ package gvisor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +29,7 @@ const victimVariable = "SANDGATE_TEST_VICTIM"
 type order struct {
 	StateDir, Executable string
 	Spec                 driver.Spec
+	Saves                string // where to save a sandbox that is there, instead
 }
 
 func runVictim(file string) {
@@ -42,6 +45,18 @@ func runVictim(file string) {
 	die(err)
 	d.host()
 	fmt.Println("ready")
+	if o.Saves != "" {
+		for i := 0; ; i++ {
+			ctx := context.Background()
+			die(d.Save(ctx, o.Spec.ID, filepath.Join(o.Saves, fmt.Sprint(os.Getpid(), "-", i))))
+			die(d.Suspend(ctx, o.Spec.ID))
+			back, err := d.Resume(ctx, o.Spec.ID)
+			die(err)
+			if !back.Memory {
+				die(errors.New(back.Reason))
+			}
+		}
+	}
 	for i := 0; ; i++ {
 		ctx := context.Background()
 		s := o.Spec
@@ -70,25 +85,7 @@ func TestKilledServer(t *testing.T) {
 	must(t, os.WriteFile(file, text, 0o600))
 	states := make(map[driver.State]int)
 	for round := range 12 {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), victimVariable+"="+file)
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		// What is left of a server that was killed is not its child any more.
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-		out, err := cmd.StdoutPipe()
-		must(t, err)
-		must(t, cmd.Start())
-		if _, err := out.Read(make([]byte, 6)); err != nil {
-			t.Fatalf("the victim: %v: %s", err, stderr.String())
-		}
-		time.Sleep(time.Duration(3+round*17) * time.Millisecond) // the moment of the crash
-		must(t, cmd.Process.Kill())
-		cmd.Wait()
-		if stderr.Len() > 0 {
-			t.Fatal(stderr.String())
-		}
-
+		kill(t, file, time.Duration(3+round*17)*time.Millisecond)
 		d := r.reopen(t)
 		list, err := d.List(t.Context())
 		must(t, err)
@@ -114,6 +111,82 @@ func TestKilledServer(t *testing.T) {
 		must(t, d.Close())
 	}
 	t.Logf("the victims left %v", states)
+}
+
+// kill runs a victim and kills it after a while.
+func kill(t *testing.T, orderFile string, after time.Duration) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), victimVariable+"="+orderFile)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	// What is left of a server that was killed is not its child any more.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	if _, err := out.Read(make([]byte, 6)); err != nil {
+		t.Fatalf("the victim: %v: %s", err, stderr.String())
+	}
+	time.Sleep(after) // the moment of the crash
+	must(t, cmd.Process.Kill())
+	cmd.Wait()
+	if stderr.Len() > 0 {
+		t.Fatal(stderr.String())
+	}
+}
+
+// TestKilledWhileSaving kills servers that save, suspend and resume a sandbox.
+// It runs, or is stopped with all its files, or suspended with all its
+// processes; and what was saved is whole or not there.
+func TestKilledWhileSaving(t *testing.T) {
+	r := newRig(t)
+	r.need(t, driver.FeatureCheckpoint)
+	r.boot(t, "s")
+	text, err := json.Marshal(order{StateDir: r.dir, Executable: gvisortest.Executable(t), Spec: r.spec("s"), Saves: r.saves(t)})
+	must(t, err)
+	file := filepath.Join(filepath.Dir(r.guest), "order.json")
+	must(t, os.WriteFile(file, text, 0o600))
+	found := make(map[string]int)
+	for round := range 16 {
+		if s, err := r.Inspect(t.Context(), "s"); err != nil || s.State != driver.Running {
+			must(t, r.Start(t.Context(), "s"))
+		}
+		r.sh(t, "s", fmt.Sprintf("echo %d >/round; rm -f /count; sync; %s", round, counter))
+		if r.host().storage == sentryFile { // which keeps files at a stop only
+			r.stop(t, "s", 0)
+			must(t, r.Start(t.Context(), "s"))
+		}
+		kill(t, file, time.Duration(2+round*13)*time.Millisecond)
+
+		must(t, r.Driver.Close())
+		r.Driver = r.reopen(t)
+		s, err := r.Inspect(t.Context(), "s")
+		must(t, err)
+		found[fmt.Sprint(s.State, " ", s.Memory, " ", r.box("s").isHeld())]++
+		back, err := r.Resume(t.Context(), "s")
+		must(t, err)
+		// A launcher that the server left may have brought it back meanwhile.
+		if s.Memory && !back.Memory {
+			t.Errorf("%+v came back with %+v", s, back)
+		}
+		r.want(t, "s", "cat /round", fmt.Sprint(round))
+		if back.Memory && r.host().storage == hostOverlay {
+			r.moves(t, "s")
+		}
+		saved, err := os.ReadDir(r.saves(t))
+		must(t, err)
+		for _, e := range saved {
+			dir := filepath.Join(r.saves(t), e.Name())
+			if filepath.Ext(dir) == "" {
+				must(t, r.Export(t.Context(), dir, io.Discard))
+			} else {
+				dir = strings.TrimSuffix(dir, filepath.Ext(dir))
+			}
+			must(t, r.Discard(t.Context(), dir))
+		}
+	}
+	t.Logf("the victims left it %v", found)
 }
 
 // TestFrozenSandbox stops the sentry, as a debugger or an exhausted host does:
