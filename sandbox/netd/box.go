@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +33,6 @@ type box struct {
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
 	flows   map[flowKey]*flow
-	replies map[netip.AddrPort]*reply
 	in, out int64 // bytes of what has ended, and of UDP
 }
 
@@ -64,7 +62,7 @@ func (d *daemon) newBox(id string, rec record) (*box, error) {
 	}
 	b := &box{
 		d: d, id: id, rec: rec, names: n, asking: make(chan struct{}, d.limits.Questions),
-		conns: map[*conn]struct{}{}, flows: map[flowKey]*flow{}, replies: map[netip.AddrPort]*reply{},
+		conns: map[*conn]struct{}{}, flows: map[flowKey]*flow{},
 		in: rec.In, out: rec.Out,
 	}
 	b.policy.Store(&policy{rules})
@@ -73,6 +71,9 @@ func (d *daemon) newBox(id string, rec record) (*box, error) {
 
 // attach readies S and R, and returns S open.
 func (b *box) attach() (*os.File, error) {
+	if !b.d.root {
+		return nil, fault.New(fault.Unsupported, "a plain user cannot make a namespace for somebody else: hand over one of your own")
+	}
 	s, err := b.namespace(b.d.dir.sandbox(b.id))
 	if err != nil {
 		return nil, err
@@ -107,6 +108,9 @@ func (b *box) adopt(s *os.File) error {
 			return fault.New(fault.Invalid, "the network namespace of the host cannot be connected as that of a sandbox")
 		}
 	}
+	if !b.d.root {
+		return b.adoptAsUser(s, ino)
+	}
 	if b.rec.Foreign != ino {
 		// A new start of the container; the other end is gone or useless.
 		if r, err := openNamespace(b.d.dir.router(b.id)); err == nil {
@@ -122,6 +126,22 @@ func (b *box) adopt(s *os.File) error {
 		}
 	}
 	return b.join(s)
+}
+
+// adoptAsUser connects a namespace that belongs to a user namespace of this
+// user.
+func (b *box) adoptAsUser(s *os.File, ino uint64) error {
+	if b.router != nil && b.rec.Foreign == ino {
+		return nil
+	}
+	b.shut() // and with it the other end of an earlier start
+	r, socks, err := enter(b.d.ctx, s)
+	if err != nil {
+		return err
+	}
+	b.run(r, socks)
+	b.rec.Foreign = ino
+	return b.save()
 }
 
 // namespace opens the namespace at path, and makes it when there is none.
@@ -215,15 +235,17 @@ func (b *box) shut() {
 		c.kill()
 	}
 	r.wg.Wait()
-	b.mu.Lock()
-	b.closeReplies(time.Now().Add(time.Hour))
-	b.mu.Unlock()
 	r.ns.Close()
 }
 
 // detach ends the box and removes all that is of it.
 func (b *box) detach() error {
 	b.shut()
+	if !b.d.root {
+		// The router is gone with its sockets.
+		b.names.close()
+		return b.d.dir.dropRecord(b.id)
+	}
 	// The interfaces go first: the namespaces may be held by somebody.
 	err := func() error {
 		r, err := openNamespace(b.d.dir.router(b.id))

@@ -72,6 +72,7 @@ const (
 // daemon is a running netd.
 type daemon struct {
 	dir     folder
+	root    bool
 	limits  Limits
 	log     *slog.Logger
 	build   string
@@ -100,7 +101,7 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &daemon{
-		dir: folder(cfg.Dir), limits: cfg.Limits.orDefault(), log: cfg.Log, build: buildID("/proc/self/exe"),
+		dir: folder(cfg.Dir), root: os.Geteuid() == 0, limits: cfg.Limits.orDefault(), log: cfg.Log, build: buildID("/proc/self/exe"),
 		outside: newOutside(cfg.Resolver, cfg.Forbidden), journal: newJournal(time.Now), boxes: map[string]*box{},
 	}
 	d.ctx, d.stop = context.WithCancel(ctx)
@@ -221,12 +222,6 @@ func (d *daemon) tick() {
 		case <-t.C:
 		}
 		d.journal.settle()
-		idle := time.Now().Add(-d.limits.Idle)
-		for _, b := range d.all() {
-			b.mu.Lock()
-			b.closeReplies(idle)
-			b.mu.Unlock()
-		}
 		if time.Since(saved) < saveEvery {
 			continue
 		}

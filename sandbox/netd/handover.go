@@ -209,7 +209,7 @@ func (b *box) hand(c *net.UnixConn) error {
 	if r == nil {
 		return send(c, item)
 	}
-	sockets := []syscall.Conn{r.ns, r.sockets.tcp, r.sockets.udp}
+	sockets := []syscall.Conn{r.ns, r.sockets.tcp, r.sockets.udp, r.sockets.raw}
 	if r.sockets.log != nil {
 		sockets = append(sockets, r.sockets.log)
 	}

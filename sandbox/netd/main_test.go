@@ -2,12 +2,14 @@ package netd
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,9 +20,30 @@ import (
 // of its own, with its own threads and its own death.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "netd" {
-		if err := daemonMain(os.Args[2:]); err != nil {
+		run := func() error { return daemonMain(os.Args[2:]) }
+		switch {
+		case slices.Contains(os.Args, "--inside"):
+			run = RunInside
+		case slices.Contains(os.Args, "--probe"):
+			run = func() error { return RunProbe(context.Background()) }
+		}
+		if err := run(); err != nil {
 			Report(err)
 			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) > 2 && os.Args[1] == "ensure" {
+		// What a server of another user does.
+		exe, err := os.Executable()
+		if err == nil {
+			ok, why := Probe(context.Background())
+			fmt.Println(ok, why)
+			_, err = Ensure(context.Background(), os.Args[2], exe, os.Args[3:]...)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err, errors.Unwrap(err))
 			os.Exit(1)
 		}
 		os.Exit(0)

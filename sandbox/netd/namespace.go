@@ -41,26 +41,38 @@ func within(ns *os.File, f func() error) error {
 	})
 }
 
-// makeNamespace makes a network namespace and keeps it at path.
-func makeNamespace(path string) (*os.File, error) {
+// newNamespace makes a network namespace that lives as long as it is open.
+func newNamespace() (*os.File, error) {
+	var ns *os.File
 	err := onThread(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("make network namespace: %w", err)
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			ns, err = os.Open("/proc/thread-self/ns/net")
 		}
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
-			return err
-		}
-		f.Close()
-		if err := unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("keep network namespace: %w", err)
+			return fmt.Errorf("make network namespace: %w", err)
 		}
 		return nil
 	})
+	return ns, err
+}
+
+// makeNamespace makes a network namespace and keeps it at path.
+func makeNamespace(path string) (*os.File, error) {
+	ns, err := newNamespace()
 	if err != nil {
-		return nil, errors.Join(err, dropNamespace(path))
+		return nil, err
 	}
-	return openNamespace(path)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err == nil {
+		f.Close()
+		err = unix.Mount(fmt.Sprintf("/proc/self/fd/%d", ns.Fd()), path, "", unix.MS_BIND, "")
+	}
+	if err != nil {
+		ns.Close()
+		return nil, errors.Join(fmt.Errorf("keep network namespace: %w", err), dropNamespace(path))
+	}
+	return ns, nil
 }
 
 // openNamespace opens the namespace that is kept at path; os.ErrNotExist when

@@ -8,8 +8,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
+	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,31 +22,65 @@ const probeTimeout = 2 * time.Second
 // Probe finds out by trying whether this process can connect sandboxes here:
 // it makes a pair of namespaces, joins them, installs the rules, and sends a
 // connection and a packet through them. Nothing is left behind. reason says
-// what is missing, and what would help.
+// what is missing, and what would help. A plain user needs a program that runs
+// [RunProbe] when it is run as `exe netd --probe`, which this one has to be.
 func Probe(ctx context.Context) (ok bool, reason string) {
 	if os.Geteuid() != 0 {
-		return false, "needs root: run sandgate as root"
+		return probeUser(ctx)
 	}
-	dir, err := os.MkdirTemp("", "netd-probe-")
-	if err != nil {
-		return false, err.Error()
-	}
-	defer os.RemoveAll(dir)
-	if err := probe(ctx, dir); err != nil {
+	if err := RunProbe(ctx); err != nil {
 		return false, err.Error()
 	}
 	return true, "every connection is judged by the name it is for"
 }
 
-func probe(ctx context.Context, dir string) (err error) {
-	spath, rpath := filepath.Join(dir, "probe"+sandboxSuffix), filepath.Join(dir, "probe"+routerSuffix)
-	defer func() { err = errors.Join(err, dropNamespace(spath), dropNamespace(rpath)) }()
-	s, err := makeNamespace(spath)
+// probeUser runs the probe in a user namespace.
+func probeUser(ctx context.Context) (ok bool, reason string) {
+	if _, err := findNsenter(); err != nil {
+		return false, needsNsenter
+	}
+	ctx, cancel := context.WithTimeout(ctx, insideTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "netd", "--probe")
+	cmd.Args[0] = "sandgate"
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
+	}
+	var said strings.Builder
+	cmd.Stderr = &limitedWriter{w: &said, left: 4096}
+	err := cmd.Run()
+	switch {
+	case err == nil:
+		return true, "every connection is judged by the name it is for; when the network daemon dies, sandboxes have to be started again"
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EACCES):
+		return false, "user namespaces are not available to plain users: " + userNamespaceHint()
+	}
+	return false, firstLine(said.String())
+}
+
+// userNamespaceHint names the setting that is most likely in the way.
+func userNamespaceHint() string {
+	for _, s := range []struct{ name, bad string }{
+		{"kernel.unprivileged_userns_clone", "0"}, {"user.max_user_namespaces", "0"}, {"user.max_net_namespaces", "0"}, {"kernel.apparmor_restrict_unprivileged_userns", "1"},
+	} {
+		b, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(s.name, ".", "/"))
+		if err == nil && strings.TrimSpace(string(b)) == s.bad {
+			return "sysctl " + s.name + " is " + s.bad
+		}
+	}
+	return "see sysctl user.max_user_namespaces, or run sandgate on the host and not in a container"
+}
+
+// RunProbe is `exe netd --probe`: it tries as whoever it is.
+func RunProbe(ctx context.Context) error {
+	s, err := newNamespace()
 	if err != nil {
 		return explain(err, "network namespaces cannot be made", "run sandgate on the host and not in a container")
 	}
 	defer s.Close()
-	r, err := makeNamespace(rpath)
+	r, err := newNamespace()
 	if err != nil {
 		return explain(err, "network namespaces cannot be made", "")
 	}
@@ -68,7 +103,7 @@ func probe(ctx context.Context, dir string) (err error) {
 	if err := probeTCP(s, socks.tcp, deadline); err != nil {
 		return explain(err, "connections of a sandbox do not arrive", "modprobe nft_tproxy")
 	}
-	if err := probeUDP(s, r, socks.udp, deadline); err != nil {
+	if err := probeUDP(s, socks, deadline); err != nil {
 		return explain(err, "packets of a sandbox do not arrive", "modprobe nft_tproxy")
 	}
 	return nil
@@ -121,12 +156,12 @@ func probeTCP(s *os.File, l *net.TCPListener, deadline time.Time) error {
 	return errors.Join(<-arrived, err)
 }
 
-func probeUDP(s, r *os.File, udp *net.UDPConn, deadline time.Time) error {
-	udp.SetDeadline(deadline)
+func probeUDP(s *os.File, socks sockets, deadline time.Time) error {
+	socks.udp.SetDeadline(deadline)
 	arrived := make(chan error, 1)
 	go func() {
 		buf, oob := make([]byte, 64), make([]byte, 128)
-		_, on, _, from, err := udp.ReadMsgUDPAddrPort(buf, oob)
+		_, on, _, from, err := socks.udp.ReadMsgUDPAddrPort(buf, oob)
 		if err != nil {
 			arrived <- err
 			return
@@ -136,12 +171,7 @@ func probeUDP(s, r *os.File, udp *net.UDPConn, deadline time.Time) error {
 			arrived <- fmt.Errorf("a packet to %s arrived as one to %s", somewhere, dst)
 			return
 		}
-		c, err := listenReply(r, dst)
-		if err == nil {
-			_, err = c.WriteToUDPAddrPort([]byte("x"), from)
-			c.Close()
-		}
-		arrived <- err
+		arrived <- socks.reply([]byte("x"), dst, from)
 	}()
 	err := within(s, func() error {
 		c, err := net.Dial("udp4", somewhere.String())
@@ -157,7 +187,7 @@ func probeUDP(s, r *os.File, udp *net.UDPConn, deadline time.Time) error {
 		return err
 	})
 	if err != nil {
-		udp.SetDeadline(past)
+		socks.udp.SetDeadline(past)
 	}
 	return errors.Join(<-arrived, err)
 }

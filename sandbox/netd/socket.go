@@ -16,6 +16,7 @@ import (
 type sockets struct {
 	tcp *net.TCPListener
 	udp *net.UDPConn
+	raw *os.File // writes packets with a source of our choice
 	log *os.File // netlink; nil where the kernel has no packet log
 }
 
@@ -38,6 +39,11 @@ func listen(r *os.File) (sockets, error) {
 			return fmt.Errorf("listen for packets: %w", err)
 		}
 		s.udp = udp.(*net.UDPConn)
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
+		if err != nil {
+			return fmt.Errorf("open socket for replies: %w", err)
+		}
+		s.raw = os.NewFile(uintptr(fd), "replies")
 		// Without it refused pings are refused all the same, unseen.
 		s.log, _ = openPacketLog()
 		return nil
@@ -56,25 +62,63 @@ func (s sockets) close() {
 	if s.udp != nil {
 		s.udp.Close()
 	}
+	if s.raw != nil {
+		s.raw.Close()
+	}
 	if s.log != nil {
 		s.log.Close()
 	}
 }
 
-// listenReply opens, in R, the socket from which packets seem to come from an
-// address outside.
-func listenReply(r *os.File, from netip.AddrPort) (*net.UDPConn, error) {
-	var c *net.UDPConn
-	err := within(r, func() error {
-		lc := net.ListenConfig{Control: control(unix.IP_TRANSPARENT)}
-		pc, err := lc.ListenPacket(context.Background(), "udp4", from.String())
-		if err != nil {
-			return fmt.Errorf("open socket for replies: %w", err)
-		}
-		c = pc.(*net.UDPConn)
-		return nil
+// reply sends a packet into the sandbox that comes from wherever from says.
+// Like everything about UDP it promises nothing.
+func (s sockets) reply(payload []byte, from, to netip.AddrPort) error {
+	const ip, udp = 20, 8
+	length := udp + len(payload)
+	p := make([]byte, ip+length)
+	src, dst := from.Addr().As4(), to.Addr().As4()
+	p[0], p[8], p[9] = 0x45, 64, unix.IPPROTO_UDP
+	binary.BigEndian.PutUint16(p[2:], uint16(len(p)))
+	copy(p[12:], src[:])
+	copy(p[16:], dst[:])
+	u := p[ip:]
+	binary.BigEndian.PutUint16(u, from.Port())
+	binary.BigEndian.PutUint16(u[2:], to.Port())
+	binary.BigEndian.PutUint16(u[4:], uint16(length))
+	copy(u[udp:], payload)
+	binary.BigEndian.PutUint16(u[6:], udpChecksum(p[12:20], u))
+	raw, err := s.raw.SyscallConn()
+	if err != nil {
+		return err
+	}
+	cerr := raw.Control(func(fd uintptr) {
+		err = unix.Sendto(int(fd), p, unix.MSG_DONTWAIT, &unix.SockaddrInet4{Addr: dst})
 	})
-	return c, err
+	if cerr != nil {
+		return cerr
+	}
+	return os.NewSyscallError("sendto", err)
+}
+
+// udpChecksum is the checksum over a datagram and its two addresses.
+func udpChecksum(addrs, datagram []byte) uint16 {
+	sum := uint32(unix.IPPROTO_UDP) + uint32(len(datagram))
+	for _, part := range [][]byte{addrs, datagram} {
+		for len(part) > 1 {
+			sum += uint32(binary.BigEndian.Uint16(part))
+			part = part[2:]
+		}
+		if len(part) == 1 {
+			sum += uint32(part[0]) << 8
+		}
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	if sum == 0xffff {
+		return 0xffff // 0 would mean that there is none
+	}
+	return ^uint16(sum)
 }
 
 // control sets options of SOL_IP before the socket is bound.

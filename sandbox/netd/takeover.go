@@ -123,23 +123,36 @@ func (d *daemon) takeBox(h *handedBox, files []*os.File) (*box, error) {
 	if len(files) == 0 {
 		return b, nil
 	}
-	if len(files) < 3 {
-		return nil, errors.New("sockets of a sandbox are missing")
-	}
-	r := &router{ns: files[0]}
-	if r.sockets.tcp, err = fileListener(files[1]); err != nil {
+	socks, err := takeSockets(files[1:])
+	if err != nil {
 		return nil, err
 	}
-	if r.sockets.udp, err = filePackets(files[2]); err != nil {
-		return nil, err
-	}
-	if len(files) > 3 {
-		// os.NewFile finds out by itself that it does not block.
-		r.sockets.log = files[3]
-	}
+	r := &router{ns: files[0], sockets: socks}
 	r.ctx, r.cancel = context.WithCancel(d.ctx)
 	b.router = r
+	if !d.root {
+		return b, nil // R is of another user namespace
+	}
 	return b, within(r.ns, installRules)
+}
+
+// takeSockets makes the sockets of a router from descriptors.
+func takeSockets(files []*os.File) (s sockets, err error) {
+	if len(files) < 3 {
+		return s, errors.New("sockets of a sandbox are missing")
+	}
+	if s.tcp, err = fileListener(files[0]); err != nil {
+		return s, err
+	}
+	if s.udp, err = filePackets(files[1]); err != nil {
+		return s, err
+	}
+	s.raw = files[2]
+	if len(files) > 3 {
+		// os.NewFile finds out by itself that it does not block.
+		s.log = files[3]
+	}
+	return s, nil
 }
 
 func (b *box) takeConn(h *handedConn, files []*os.File) error {

@@ -14,7 +14,6 @@ import (
 const (
 	maxPacket   = 65535
 	flowBacklog = 32 // packets that wait while a flow is being made
-	maxReplies  = 512
 )
 
 // flow is the packets between one port of a sandbox and one destination.
@@ -32,12 +31,6 @@ type flow struct {
 }
 
 type flowKey struct{ src, dst netip.AddrPort }
-
-// reply is the socket from which packets come to the sandbox as if from dst.
-type reply struct {
-	conn *net.UDPConn
-	used time.Time
-}
 
 // packetLoop runs until the socket is closed or has a deadline.
 func (b *box) packetLoop(r *router) {
@@ -254,43 +247,7 @@ func (f *flow) receive() {
 
 // answer sends a packet to the sandbox that seems to come from a destination.
 func (b *box) answer(r *router, packet []byte, to, from netip.AddrPort) {
-	c, err := b.replySocket(r, from)
-	if err != nil {
-		b.d.log.Debug("open socket for replies", "sandbox", b.id, "err", err)
-		return
-	}
-	_, _ = c.WriteToUDPAddrPort(packet, to) // UDP promises nothing
-}
-
-func (b *box) replySocket(r *router, from netip.AddrPort) (*net.UDPConn, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := time.Now()
-	if known := b.replies[from]; known != nil {
-		known.used = now
-		return known.conn, nil
-	}
-	if len(b.replies) >= maxReplies {
-		b.closeReplies(now.Add(-time.Second))
-	}
-	if len(b.replies) >= maxReplies {
-		return nil, errors.New("too many destinations at once")
-	}
-	c, err := listenReply(r.ns, from)
-	if err != nil {
-		return nil, err
-	}
-	b.replies[from] = &reply{conn: c, used: now}
-	return c, nil
-}
-
-// closeReplies closes the sockets that were not used since then. The caller
-// holds the lock.
-func (b *box) closeReplies(since time.Time) {
-	for from, r := range b.replies {
-		if r.used.Before(since) {
-			r.conn.Close()
-			delete(b.replies, from)
-		}
+	if err := r.sockets.reply(packet, from, to); err != nil {
+		b.d.log.Debug("answer a packet", "sandbox", b.id, "err", err)
 	}
 }

@@ -38,6 +38,15 @@ const (
 // newWorld makes a world with a running daemon; args are for the daemon.
 func newWorld(t testing.TB, args ...string) *world {
 	t.Helper()
+	w := newMachine(t, args...)
+	w.start()
+	t.Cleanup(w.end)
+	return w
+}
+
+// newMachine makes a world without a daemon.
+func newMachine(t testing.TB, args ...string) *world {
+	t.Helper()
 	needRoot(t)
 	tmp, err := os.MkdirTemp("", "netd-test-")
 	must(t, err)
@@ -68,8 +77,6 @@ func newWorld(t testing.TB, args ...string) *world {
 		return addresses("lo", "127.0.0.1/8")
 	}))
 	w.inet = newInternet(t, inet)
-	w.start()
-	t.Cleanup(w.end)
 	return w
 }
 

@@ -19,6 +19,7 @@ func newNetdCommand() *cobra.Command {
 	var cfg netd.Config
 	var resolver string
 	var forbidden []string
+	var inside, probe bool
 	cmd := &cobra.Command{
 		Use:    "netd",
 		Hidden: true,
@@ -28,6 +29,12 @@ when a sandbox needs one; it outlives the server, so that connections do.`,
 		Example: "  sandgate netd --dir /var/lib/sandgate/netd",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case inside:
+				return netd.RunInside()
+			case probe:
+				return netd.RunProbe(cmd.Context())
+			}
 			err := runNetd(cmd, cfg, resolver, forbidden)
 			if err != nil {
 				netd.Report(err)
@@ -38,6 +45,8 @@ when a sandbox needs one; it outlives the server, so that connections do.`,
 	fl := cmd.Flags()
 	fl.StringVar(&cfg.Dir, "dir", "", "state folder of the daemon")
 	fl.BoolVar(&cfg.Takeover, "takeover", false, "go on with the connections of the daemon that runs")
+	fl.BoolVar(&inside, "inside", false, "make the router of the sandbox this runs in (the daemon of a plain user does that)")
+	fl.BoolVar(&probe, "probe", false, "try whether sandboxes can be connected here")
 	fl.StringVar(&resolver, "resolver", "", "address and port of the name server to ask (default: that of this machine)")
 	fl.StringArrayVar(&forbidden, "forbid", nil, "a network that no sandbox may reach, such as the public address of this machine")
 	return cmd
