@@ -79,7 +79,7 @@ func (b CreateRequest) domain() (sandbox.CreateRequest, error) {
 		files = slices.Concat(c.Files, b.Files)
 	}
 	if n := b.Network; n != nil {
-		req.Network, req.Port = n.Enabled, n.Port
+		req.Network, req.Port, req.Allow = n.Enabled, n.Port, n.Allow
 	}
 	var err error
 	if req.Stdin, err = b.Stream.stdin(); err != nil {

@@ -37,10 +37,13 @@ type Resources struct {
 	Disk   string `json:"disk,omitempty"`
 }
 
-// Network asks for outbound network and an exposed port.
+// Network asks for outbound network and an exposed port. Allow, which the
+// published API does not have, bounds what can be reached; without it that is
+// every public address.
 type Network struct {
-	Enabled bool `json:"enabled,omitempty"`
-	Port    int  `json:"port,omitempty"`
+	Enabled bool     `json:"enabled,omitempty"`
+	Port    int      `json:"port,omitempty"`
+	Allow   []string `json:"allow,omitempty"`
 }
 
 // Timeouts are the clocks of a sandbox. "0s" is none, but for Execution, where
@@ -114,6 +117,7 @@ type Sandbox struct {
 	Metadata        map[string]json.RawMessage `json:"metadata,omitempty"`
 	Resources       *Resources                 `json:"resources,omitempty"`
 	NetworkEnabled  bool                       `json:"networkEnabled"`
+	Network         *Network                   `json:"network,omitempty"`
 	User            *Named                     `json:"user,omitempty"`
 	Project         *Named                     `json:"project,omitempty"`
 	Org             Named                      `json:"org"`
@@ -177,6 +181,13 @@ func sandboxShape(s sandbox.Sandbox) Sandbox {
 	}
 	if s.Timeouts != (sandbox.Timeouts{}) {
 		out.Timeout = &Timeouts{Idle: durationShape(s.Timeouts.Idle), Execution: durationShape(s.Timeouts.Execution), Paused: durationShape(s.Timeouts.Paused)}
+	}
+	out.NetworkEnabled = s.Network != nil
+	if s.Network != nil || s.Port != 0 {
+		out.Network = &Network{Enabled: s.Network != nil, Port: s.Port}
+		if s.Network != nil {
+			out.Network.Allow = s.Network.Allow
+		}
 	}
 	if len(s.Command) > 0 {
 		out.Command = &Command{Exec: s.Command, Mode: string(s.Mode)}

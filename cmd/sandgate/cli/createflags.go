@@ -24,6 +24,8 @@ type createFlags struct {
 	env, files                   []string
 	metadata                     string
 	project, org                 string
+	network                      bool
+	allow                        []string
 }
 
 func (f *createFlags) register(cmd *cobra.Command) {
@@ -39,6 +41,8 @@ func (f *createFlags) register(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.env, "env", nil, "environment variable KEY=VALUE (repeatable)")
 	fl.StringArrayVar(&f.files, "file", nil, "file to create, SANDBOX-PATH:LOCAL-PATH; - is standard input (repeatable)")
 	fl.StringVar(&f.metadata, "metadata", "", "metadata of your own, a JSON object")
+	fl.BoolVar(&f.network, "network", false, "give the sandbox a way out to the network; nothing can come in")
+	fl.StringArrayVar(&f.allow, "allow", nil, "with a network, what may be reached: github.com, '*.npmjs.org:443', 10.1.0.0/16:5432 (repeatable; default: every public address)")
 	fl.StringVar(&f.project, "project-id", "", "project the sandbox belongs to")
 	fl.StringVar(&f.org, "org-id", "", "organization the sandbox belongs to")
 }
@@ -61,6 +65,9 @@ func (f *createFlags) request(a *app) (r api.CreateRequest, usedStdin bool, err 
 		check("disk", f.disk, sandbox.ParseBytes),
 	); err != nil {
 		return r, false, err
+	}
+	if f.network || len(f.allow) > 0 {
+		r.Network = &api.Network{Enabled: true, Allow: f.allow}
 	}
 	for _, kv := range f.env {
 		k, v, ok := strings.Cut(kv, "=")

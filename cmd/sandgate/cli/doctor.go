@@ -97,7 +97,9 @@ func machine() finding {
 // examineEngine reports what one engine can do here.
 func examineEngine(ctx context.Context, engine string, d stateDir) []finding {
 	head := finding{Subject: "engine " + engine}
-	drv, err := newDriver(engine, d, slog.New(slog.DiscardHandler))
+	cfg := serverConfig{engine: engine, state: d, log: slog.New(slog.DiscardHandler)}
+	network, noNetwork := newNetwork(ctx, cfg)
+	drv, err := newDriver(cfg, network)
 	if err != nil {
 		head.Status, head.Detail = "missing", fault.From(err).Error()
 		return []finding{head}
@@ -112,6 +114,9 @@ func examineEngine(ctx context.Context, engine string, d stateDir) []finding {
 	report := []finding{head}
 	for _, feature := range driver.Features() {
 		f := finding{Subject: "  " + feature, Status: "ok", Detail: caps.Support[feature].Reason}
+		if feature == driver.FeatureNetwork && network == nil {
+			f.Detail = noNetwork
+		}
 		if !caps.Support[feature].OK {
 			f.Status = "limited"
 		}
@@ -143,7 +148,7 @@ func examineState(ctx context.Context, d stateDir, fix bool) []finding {
 	}
 	defer lock.Close()
 	for _, engine := range []string{"gvisor", "docker"} {
-		drv, err := newDriver(engine, d, slog.New(slog.DiscardHandler))
+		drv, err := newDriver(serverConfig{engine: engine, state: d, log: slog.New(slog.DiscardHandler)}, nil)
 		if err != nil {
 			continue
 		}

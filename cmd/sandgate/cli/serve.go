@@ -22,8 +22,9 @@ const defaultSSH = "127.0.0.1:2222"
 // serveFlags are the flags of `serve`, shared with what starts a server in the
 // background.
 type serveFlags struct {
-	state, ssh, http, engine, runtime string
-	verbose                           bool
+	state, ssh, http, engine, runtime, network string
+	warm                                       int
+	verbose                                    bool
 }
 
 func newServeCommand() *cobra.Command {
@@ -54,6 +55,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.http, "http", "", "address of the HTTP API for holders of an API key (default: none, only the unix socket)")
 	fl.StringVar(&f.engine, "engine", "gvisor", "what isolates sandboxes: gvisor or docker")
 	fl.StringVar(&f.runtime, "default-runtime", "", "runtime of sandboxes that name none (default base:latest)")
+	fl.IntVar(&f.warm, "warm", 0, "how many sandboxes of the default runtime to keep ready, at about 20 MiB each")
+	fl.StringVar(&f.network, "network", "auto", "whether sandboxes may be given a network: auto (where this host can) or off")
 	fl.BoolVar(&f.verbose, "verbose", false, "log every request")
 }
 
@@ -67,7 +70,14 @@ func (f *serveFlags) config(stderr io.Writer) (serverConfig, error) {
 	if f.verbose {
 		level = slog.LevelDebug
 	}
+	if f.network != "auto" && f.network != "off" {
+		return serverConfig{}, fault.InvalidField("--network", "%q is neither auto nor off", f.network)
+	}
+	if f.warm < 0 || f.warm > 1000 {
+		return serverConfig{}, fault.InvalidField("--warm", "must be 0 to 1000")
+	}
 	cfg := serverConfig{
+		warm: f.warm, noNetwork: f.network == "off",
 		state: state, ssh: f.ssh, http: f.http, engine: f.engine, runtime: f.runtime,
 		log:    slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 		notice: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },

@@ -30,7 +30,10 @@ type serverConfig struct {
 	http    string // address to listen on; empty: only the unix socket
 	engine  string // "gvisor" or "docker"
 	runtime string // default runtime; empty: base:latest
-	log     *slog.Logger
+	warm    int    // sandboxes of the default runtime kept ready
+	// noNetwork gives no sandbox a network.
+	noNetwork bool
+	log       *slog.Logger
 	// notice tells the person who started the server something, a line at a time.
 	notice func(format string, args ...any)
 }
@@ -45,6 +48,7 @@ type server struct {
 	images   *image.Catalog
 	hostKeys []ssh.Signer
 	operator keys.Principal // who the unix socket is
+	network  *network       // nil: sandboxes have none
 
 	streamSecret []byte                 // signs the URLs of output streams
 	reconciled   sandbox.Reconciliation // what the start found
@@ -90,7 +94,13 @@ func newServer(ctx context.Context, cfg serverConfig) (_ *server, err error) {
 	if s.streamSecret, err = cfg.state.streamSecret(); err != nil {
 		return nil, err
 	}
-	if s.driver, err = newDriver(cfg.engine, cfg.state, cfg.log); err != nil {
+	var why string
+	if s.network, why = newNetwork(ctx, cfg); s.network == nil {
+		cfg.log.Info("sandboxes get no network", "reason", why)
+	} else {
+		s.closers = append(s.closers, s.network)
+	}
+	if s.driver, err = newDriver(cfg, s.network); err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, s.driver)
@@ -102,13 +112,19 @@ func newServer(ctx context.Context, cfg serverConfig) (_ *server, err error) {
 	if err != nil {
 		return nil, cfg.state.unusable(err)
 	}
-	s.engine, err = sandbox.NewEngine(ctx, sandbox.Config{
+	ec := sandbox.Config{
 		Driver: s.driver, Store: s.store, Images: s.images,
 		Guest: driver.Guest{Path: path}, GuestDigest: digest,
 		OutputDir: cfg.state.executions(), DefaultRuntime: cfg.runtime,
 		DefaultLimits: defaultLimits(), StopGrace: time.Second, Log: cfg.log,
-	})
-	if err != nil {
+	}
+	if s.network != nil {
+		ec.Egress = s.network
+	}
+	if cfg.warm > 0 {
+		ec.Warm = []sandbox.Warm{{Count: cfg.warm}}
+	}
+	if s.engine, err = sandbox.NewEngine(ctx, ec); err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, s.engine)
@@ -116,6 +132,9 @@ func newServer(ctx context.Context, cfg serverConfig) (_ *server, err error) {
 		return nil, err
 	}
 	s.report(s.reconciled)
+	if err := s.settleNetwork(ctx); err != nil {
+		return nil, err
+	}
 	return s, s.firstKeys(ctx)
 }
 
@@ -130,12 +149,17 @@ func (s *server) Close() error {
 	return nil
 }
 
-// newDriver makes the driver of the named engine.
-func newDriver(engine string, state stateDir, log *slog.Logger) (driver.Driver, error) {
-	if engine == "docker" {
-		return docker.New(docker.Config{StateDir: state.driverDir("docker"), Log: log})
+// newDriver makes the driver of the named engine; n may be nil.
+func newDriver(cfg serverConfig, n *network) (driver.Driver, error) {
+	dir := cfg.state.driverDir(cfg.engine)
+	var net driver.Network
+	if n != nil {
+		net = n
 	}
-	return gvisor.New(gvisor.Config{StateDir: state.driverDir("gvisor"), Log: log})
+	if cfg.engine == "docker" {
+		return docker.New(docker.Config{StateDir: dir, Network: net, Log: cfg.log})
+	}
+	return gvisor.New(gvisor.Config{StateDir: dir, Network: net, Log: cfg.log})
 }
 
 // layersInUse tells which sandboxes and snapshots use which layer of a runtime,

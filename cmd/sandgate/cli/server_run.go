@@ -30,6 +30,9 @@ func (s *server) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 
 	g.Go(func() error { return s.engine.Run(ctx) })
+	if s.network != nil {
+		g.Go(func() error { return s.watchRefusals(ctx) })
+	}
 	local := s.withStop(s.handler(s.socketPrincipal), stop)
 	g.Go(func() error { return s.serveHTTP(ctx, s.socket, local) })
 	if s.httpLn != nil {
