@@ -51,6 +51,8 @@ type Store struct {
 	write *sql.DB // one connection; every transaction on it begins immediate
 	read  *sql.DB // query_only connections
 
+	catalogue catalogue
+
 	writtenMu sync.Mutex
 	written   chan struct{} // closed at the next write; nil while nobody waits for one
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sandgate/sandgate/sandbox"
@@ -106,6 +107,9 @@ func (s *Store) Sandboxes(ctx context.Context, f sandbox.SandboxFilter) ([]sandb
 	if f.Offset < 0 {
 		return nil, 0, fault.InvalidField("offset", "must not be negative")
 	}
+	if f.Limit > 0 && f.Name == "" && f.Snapshot == "" {
+		return s.listPage(ctx, f)
+	}
 	if f.Limit == 0 {
 		f.Limit = -1 // no limit, in SQLite's words
 	}
@@ -129,6 +133,44 @@ func (s *Store) Sandboxes(ctx context.Context, f sandbox.SandboxFilter) ([]sandb
 	return page, total, nil
 }
 
+// listPage reads a page of a listing by way of the catalogue.
+func (s *Store) listPage(ctx context.Context, f sandbox.SandboxFilter) ([]sandbox.Sandbox, int, error) {
+	// Whoever has the catalogue has the newest view of the database as well.
+	s.catalogue.mu.Lock()
+	locked := true
+	unlock := func() {
+		if locked {
+			locked = false
+			s.catalogue.mu.Unlock()
+		}
+	}
+	defer unlock()
+	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, 0, s.fail(ctx, "list sandboxes", err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing was written
+	if err := s.catalogue.learn(ctx, tx); err != nil {
+		return nil, 0, s.fail(ctx, "list sandboxes", err)
+	}
+	ids, total := s.catalogue.page(f)
+	unlock()
+	if len(ids) == 0 {
+		return []sandbox.Sandbox{}, total, nil
+	}
+	args, place := make([]any, len(ids)), make(map[string]int, len(ids))
+	for i, id := range ids {
+		args[i], place[id] = id, i
+	}
+	rows, err := tx.QueryContext(ctx, "SELECT "+sandboxColumns+" FROM sandboxes WHERE id IN ("+marks(len(ids))+")", args...)
+	page, err := collect(rows, err, sandboxFields)
+	if err != nil {
+		return nil, 0, s.fail(ctx, "list sandboxes", err)
+	}
+	slices.SortFunc(page, func(a, b sandbox.Sandbox) int { return place[a.ID] - place[b.ID] })
+	return page, total, nil
+}
+
 // sandboxConditions returns the WHERE clause of a filter and its arguments.
 func sandboxConditions(f sandbox.SandboxFilter) (string, []any) {
 	conditions := []string{"true"}
@@ -140,7 +182,9 @@ func sandboxConditions(f sandbox.SandboxFilter) (string, []any) {
 		}
 	}
 	equal("owner", f.Owner)
-	equal("name", f.Name)
+	if f.Name != "" { // the second half is what the index is for
+		conditions, args = append(conditions, "name=? AND name<>''"), append(args, f.Name)
+	}
 	equal("project", f.Project)
 	equal("mode", string(f.Mode))
 	if f.Snapshot != "" { // the second half is what the index is for

@@ -133,3 +133,19 @@ INSERT INTO placed_events (sandbox_id, seq, id, type, principal, data, at, owner
 DROP TABLE events;
 ALTER TABLE placed_events RENAME TO events;
 CREATE INDEX events_owner ON events (owner, position);
+
+-- Every change of a sandbox gets a number, by which the catalogue in memory
+-- that answers listings learns what is new. It makes the indexes of listings
+-- unnecessary but for those of a name and of what is live.
+ALTER TABLE sandboxes ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX sandboxes_changed ON sandboxes (changed);
+CREATE TRIGGER sandboxes_created_change AFTER INSERT ON sandboxes BEGIN
+  UPDATE sandboxes SET changed = (SELECT max(changed) + 1 FROM sandboxes) WHERE rowid = NEW.rowid;
+END;
+CREATE TRIGGER sandboxes_updated_change
+AFTER UPDATE OF name, mode, status, owner, project, executions, created_at, updated_at ON sandboxes BEGIN
+  UPDATE sandboxes SET changed = (SELECT max(changed) + 1 FROM sandboxes) WHERE rowid = NEW.rowid;
+END;
+CREATE INDEX sandboxes_name ON sandboxes (name) WHERE name <> '';
+DROP INDEX sandboxes_created;
+DROP INDEX sandboxes_owner;
