@@ -174,9 +174,9 @@ func (c *Conn) CopyIn(ctx context.Context, from, path string, o UploadOptions) (
 }
 
 // CopyOut copies a directory of the sandbox, or one file of it, into a
-// directory of this host, within limits. It writes nothing outside of to,
+// directory of this host (tree.OpenDir), within limits. It writes nothing outside of to,
 // whatever the sandbox sends.
-func (c *Conn) CopyOut(ctx context.Context, path, user string, to *os.Root, limits tree.Limits) (Archived, error) {
+func (c *Conn) CopyOut(ctx context.Context, path, user string, to *os.File, limits tree.Limits) (Archived, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r, w := io.Pipe()

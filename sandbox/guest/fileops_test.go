@@ -248,7 +248,7 @@ func TestCopyTrees(t *testing.T) {
 	if err != nil || in.Files != int64(len(oddNames)) || in.Links != 1 {
 		t.Fatalf("%+v %v", in, err)
 	}
-	root, err := os.OpenRoot(to)
+	root, err := tree.OpenDir(to)
 	must(t, err)
 	defer root.Close()
 	if out, err := c.CopyOut(ctx, "tree", "", root, tree.Limits{}); err != nil || out != in {

@@ -146,7 +146,7 @@ func TestHostileCopyOut(t *testing.T) {
 		to := filepath.Join(above, "to")
 		must(t, os.RemoveAll(to))
 		must(t, os.Mkdir(to, 0o755))
-		root, err := os.OpenRoot(to)
+		root, err := tree.OpenDir(to)
 		must(t, err)
 		done, err := hostile(t, answer).CopyOut(testContext(t), "x", "", root, tree.Limits{})
 		root.Close()

@@ -17,14 +17,14 @@ import (
 )
 
 func fileTests() []test {
-	return []test{
+	return append(fileOperationTests(), []test{
 		{name: "Files/KeptOverStop", run: testFilesKept},
 		{name: "Files/Private", run: testFilesPrivate},
 		{name: "Files/SystemKeptOverStop", walls: true, run: testSystemFilesKept},
 		{name: "Files/LayersUntouched", walls: true, run: testLayersUntouched},
 		{name: "Files/WriteAndRead", run: testWriteAndRead},
 		{name: "Files/HostDirs", walls: true, needs: driver.FeatureHostDirs, run: testHostDirs},
-	}
+	}...)
 }
 
 // graces are the ways to stop: with notice, and at once.

@@ -117,7 +117,7 @@ func (s *session) unpack(st *yamux.Stream, args wire.Unpack) error {
 	if err != nil {
 		return err
 	}
-	var root *os.Root
+	var root *os.File
 	var limits tree.Limits
 	err = as(func() (err error) {
 		root, limits, err = openTarget(path, args)
@@ -221,12 +221,12 @@ func (d *dataReader) Read(b []byte) (int, error) {
 
 // openTarget opens the directory that is unpacked into, and says how much may
 // go there: no more than its disk has free.
-func openTarget(path string, args wire.Unpack) (*os.Root, tree.Limits, error) {
+func openTarget(path string, args wire.Unpack) (*os.File, tree.Limits, error) {
 	limits := tree.Limits{Bytes: args.MaxBytes, Entries: args.MaxEntries}
 	if _, err := mkdirAll(path, 0o755); err != nil {
 		return nil, limits, err
 	}
-	root, err := tree.OpenRoot(path)
+	root, err := tree.OpenDir(path)
 	if err != nil {
 		return nil, limits, err
 	}

@@ -81,7 +81,7 @@ func (s *session) writeFile(st *yamux.Stream, args wire.Write) error {
 // fileWriter is a file in the making, or one that is written to at its end.
 type fileWriter struct {
 	*os.File
-	dir  *os.Root // where the file will appear
+	dir  *os.File // where the file will appear
 	base string
 	temp string // its name until then; empty when appending
 	made wire.Made
@@ -111,7 +111,7 @@ func newFileWriter(path string, args wire.Write) (*fileWriter, error) {
 	}
 	// From here on the directory is the one that was found, whatever happens
 	// to the way that led to it.
-	dir, err := tree.OpenRoot(filepath.Dir(path))
+	dir, err := tree.OpenDir(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
@@ -128,11 +128,26 @@ func newFileWriter(path string, args wire.Write) (*fileWriter, error) {
 	return w, nil
 }
 
+// open opens a file of the directory for writing, and nothing that a link of
+// that name leads to.
+func (w *fileWriter) open(name string, flags int, mode uint32) (*os.File, error) {
+	flags |= unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+	for {
+		fd, err := unix.Openat(int(w.dir.Fd()), name, flags, mode)
+		switch {
+		case err == nil:
+			return os.NewFile(uintptr(fd), name), nil
+		case err != unix.EINTR:
+			return nil, err
+		}
+	}
+}
+
 // create begins a file that will replace what has its name. A file that is
 // replaced passes on its owner, and its mode where no other is asked for.
 func (w *fileWriter) create(args wire.Write, old fs.FileInfo) (err error) {
 	temp := ".sandgate-" + rand.Text()
-	if w.File, err = w.dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	if w.File, err = w.open(temp, unix.O_CREAT|unix.O_EXCL, 0o600); err != nil {
 		return err
 	}
 	w.temp = temp
@@ -157,10 +172,9 @@ func (w *fileWriter) openEnd(args wire.Write) error {
 	if mode == 0 {
 		mode = newFileMode
 	}
-	const flags = os.O_WRONLY | os.O_APPEND | unix.O_NONBLOCK | unix.O_NOCTTY
-	f, err := w.dir.OpenFile(w.base, flags|os.O_CREATE|os.O_EXCL, fs.FileMode(mode&0o777))
+	f, err := w.open(w.base, unix.O_APPEND|unix.O_CREAT|unix.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
-		f, err = w.dir.OpenFile(w.base, flags, 0)
+		f, err = w.open(w.base, unix.O_APPEND, 0)
 	}
 	if errors.Is(err, syscall.ENXIO) { // a pipe that nobody reads
 		err = errNotRegular
@@ -209,7 +223,8 @@ func (w *fileWriter) commit() error {
 		return err
 	}
 	if w.temp != "" {
-		if err := w.dir.Rename(w.temp, w.base); err != nil {
+		dir := int(w.dir.Fd())
+		if err := unix.Renameat(dir, w.temp, dir, w.base); err != nil {
 			return err
 		}
 	}
@@ -224,7 +239,7 @@ func (w *fileWriter) abort() {
 		w.File.Close()
 	}
 	if !w.done && w.temp != "" {
-		_ = w.dir.Remove(w.temp)
+		_ = unix.Unlinkat(int(w.dir.Fd()), w.temp, 0)
 	}
 	w.dir.Close()
 	if w.done {

@@ -63,15 +63,11 @@ func (d *descent) top() *level { return &d.levels[len(d.levels)-1] }
 // its descriptor and whether it lies on another filesystem, returns an error.
 func (d *descent) down(name string, refuse func(fd int, crossed bool) error) error {
 	parent := d.top()
-	fd, err := openat(parent.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	fd, st, err := openDirAt(parent.fd, name)
 	if err != nil {
 		return err
 	}
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil {
-		err = refuse(fd, uint64(st.Dev) != parent.dev)
-	}
-	if err != nil {
+	if err := refuse(fd, uint64(st.Dev) != parent.dev); err != nil {
 		unix.Close(fd)
 		return err
 	}
@@ -81,7 +77,7 @@ func (d *descent) down(name string, refuse func(fd int, crossed bool) error) err
 	}
 	d.path = append(d.path, name...)
 	d.levels = append(d.levels, level{fd: fd, dev: uint64(st.Dev), ino: st.Ino, end: end})
-	if n := len(d.levels) - 1 - maxOpen; n >= 0 {
+	if n := len(d.levels) - 1 - maxOpen; n > 0 { // the root stays
 		far := &d.levels[n]
 		unix.Close(far.fd)
 		far.fd, far.buf, far.unread = -1, nil, nil // pos says where to go on
@@ -95,13 +91,11 @@ func (d *descent) up() (string, error) {
 	child := d.top()
 	parent := &d.levels[len(d.levels)-2]
 	if parent.fd < 0 {
-		fd, err := openat(child.fd, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		fd, st, err := openDirAt(child.fd, "..")
 		if err != nil {
 			return "", err
 		}
-		var st unix.Stat_t
-		err = unix.Fstat(fd, &st)
-		if err == nil && (uint64(st.Dev) != parent.dev || st.Ino != parent.ino) {
+		if uint64(st.Dev) != parent.dev || st.Ino != parent.ino {
 			err = errMoved
 		}
 		if err == nil {
@@ -183,6 +177,24 @@ func openat(dir int, name string, flags int) (int, error) {
 	return retry(func() (int, error) {
 		return unix.Openat(dir, name, flags|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	})
+}
+
+// openDirAt opens a directory of a directory, and no link to one. O_DIRECTORY
+// would say so shorter; but there, gVisor follows links against O_NOFOLLOW.
+func openDirAt(dir int, name string) (int, *unix.Stat_t, error) {
+	fd, err := openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW)
+	if err != nil {
+		return -1, nil, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		err = unix.ENOTDIR
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, nil, err
+	}
+	return fd, &st, nil
 }
 
 // OpenDir opens a directory, following links to it.

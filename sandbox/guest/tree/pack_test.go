@@ -122,7 +122,7 @@ func describe(t testing.TB, root string, hard bool) []string {
 
 func unpackInto(t testing.TB, dir string, f tree.Format, r io.Reader, limits tree.Limits) (tree.Totals, error) {
 	t.Helper()
-	root, err := os.OpenRoot(dir)
+	root, err := tree.OpenDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
@@ -114,12 +115,30 @@ func (d *descent) removeEntry(name string, kind byte) error {
 			return err
 		}
 	}
+	// What lies deep is moved up and removed from there: a kernel may hold what
+	// it has seen of a tree open, as gVisor does, and that is bounded too.
+	if len(d.levels) > maxRemoveDepth && d.lift(name) == nil {
+		return nil
+	}
 	err := d.down(name, refuseMount)
 	switch {
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		return unlinkat(d.top().fd, name, 0)
 	case errors.Is(err, unix.ENOENT):
 		return nil
+	}
+	return err
+}
+
+// maxRemoveDepth is how deep a removal goes where it can avoid more.
+const maxRemoveDepth = 256
+
+// lift moves a directory of the innermost one up to the root of the descent.
+func (d *descent) lift(name string) error {
+	root := &d.levels[0]
+	err := unix.Renameat(d.top().fd, name, root.fd, ".sandgate-"+rand.Text())
+	if err == nil {
+		root.removed, d.top().removed = true, true
 	}
 	return err
 }

@@ -8,9 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sandgate/sandgate/sandbox/fault"
 	"github.com/sandgate/sandgate/sandbox/guest/internal/wire"
@@ -33,11 +36,11 @@ func (l Limits) withDefaults() Limits {
 	return Limits{Bytes: cmp.Or(max(l.Bytes, 0), int64(1)<<60), Entries: cmp.Or(max(l.Entries, 0), 1_000_000)}
 }
 
-// Unpack unpacks an archive that is read from r into the directory root. Zip
-// needs random access; scratch opens a file for it that nobody else sees.
+// Unpack unpacks an archive that is read from r into a directory. Zip needs
+// random access; scratch opens a file for it that nobody else sees.
 //
-// Nothing is made outside of root: an entry that is absolute, contains "..", is
-// too long to be named, or leads through a link out of root ends the unpacking
+// Nothing is made outside of the directory: an entry that is absolute, contains "..", is
+// too long to be named, or leads through a link out of it ends the unpacking
 // with an Invalid error that names it; so do entries beyond the limits, with
 // Exhausted. What was unpacked before is in the totals and stays; of a zip, the
 // names are checked before anything is made. Files that exist are replaced,
@@ -45,7 +48,8 @@ func (l Limits) withDefaults() Limits {
 //
 // Modes and times are kept, owners and the set-id bits are not. Devices, pipes
 // and sockets are skipped and counted.
-func Unpack(ctx context.Context, root *os.Root, f Format, r io.Reader, limits Limits, scratch func() (*os.File, error)) (Totals, error) {
+func Unpack(ctx context.Context, dir *os.File, f Format, r io.Reader, limits Limits, scratch func() (*os.File, error)) (Totals, error) {
+	root := int(dir.Fd())
 	u := &unpacker{ctx: ctx, root: root, dir: root, limits: limits.withDefaults()}
 	r = source{r}
 	var err error
@@ -61,6 +65,7 @@ func Unpack(ctx context.Context, root *os.Root, f Format, r io.Reader, limits Li
 	}
 	u.leave("")
 	u.moveTo(root, "")
+	runtime.KeepAlive(dir)
 	return u.totals, err
 }
 
@@ -78,23 +83,27 @@ type entry struct {
 
 type unpacker struct {
 	ctx    context.Context
-	root   *os.Root
+	root   int // descriptor
 	limits Limits
 	totals Totals
 	seen   int64 // entries
 	bytes  int64 // announced
 
-	// The directory that the last entry was in: most entries follow others of
-	// their directory, and need not be led there from the root.
-	dir     *os.Root
-	dirPath string
+	// The directory that the last entry was in, by the path that the archive
+	// gave and by the one that leads there without links: most entries follow
+	// others of their directory, and need not be led there from the root.
+	dir   int // descriptor
+	asked string
+	real  string
+	links int // that are being followed
 	// The directories that were made on the way there, innermost last: their
 	// modes and times are set when nothing more is put into them.
 	pending []pendingDir
 }
 
 type pendingDir struct {
-	path     string
+	asked    string
+	real     string
 	mode     fs.FileMode
 	modified time.Time
 }
@@ -154,7 +163,7 @@ func (u *unpacker) unpack(e entry) error {
 	switch {
 	case err == nil:
 		return nil
-	case escapes(err):
+	case errors.Is(err, errEscapes):
 		return refused(fault.Invalid, e.name, "leads through a link out of the directory")
 	case errors.Is(err, fs.ErrExist):
 		return refused(fault.Exists, e.name, "would replace a directory")
@@ -201,16 +210,8 @@ func (s source) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// escapes reports whether os.Root has refused a path that leads out of it.
-// Package os does not export that error.
-func escapes(err error) bool {
-	var pe *os.PathError
-	if errors.As(err, &pe) {
-		return pe.Err.Error() == "path escapes from parent"
-	}
-	var le *os.LinkError
-	return errors.As(err, &le) && le.Err.Error() == "path escapes from parent"
-}
+// errEscapes means that a link leads out of the directory.
+var errEscapes = errors.New("leads out")
 
 func (u *unpacker) put(name string, e entry) error {
 	if e.kind.IsDir() {
@@ -230,7 +231,7 @@ func (u *unpacker) put(name string, e entry) error {
 	case e.hard:
 		return u.putHardLink(name, base, e)
 	case e.kind == fs.ModeSymlink:
-		if err := u.replacing(base, func() error { return u.dir.Symlink(e.target, base) }); err != nil {
+		if err := u.replacing(base, func() error { return unix.Symlinkat(e.target, u.dir, base) }); err != nil {
 			return err
 		}
 		u.totals.Links++
@@ -244,14 +245,17 @@ func (u *unpacker) putDir(name string, e entry) error {
 		return err
 	}
 	u.totals.Dirs++
-	u.pending = append(u.pending, pendingDir{name, e.mode, e.modified})
+	u.pending = append(u.pending, pendingDir{name, u.real, e.mode, e.modified})
 	return nil
 }
 
 func (u *unpacker) putFile(base string, e entry) error {
 	var f *os.File
-	err := u.replacing(base, func() (err error) {
-		f, err = u.dir.OpenFile(base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	err := u.replacing(base, func() error {
+		fd, err := unix.Openat(u.dir, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		if err == nil {
+			f = os.NewFile(uintptr(fd), base)
+		}
 		return err
 	})
 	if err != nil {
@@ -268,13 +272,21 @@ func (u *unpacker) putFile(base string, e entry) error {
 		err = cerr
 	}
 	if err != nil {
-		_ = u.dir.Remove(base) // half of it would look like all of it
+		_ = unlinkat(u.dir, base, 0) // half of it would look like all of it
 		return err
 	}
 	u.totals.Files++
 	u.totals.Bytes += n
-	_ = u.dir.Chtimes(base, e.modified, e.modified) // what an archive says may be no time
+	u.setTime(base, e.modified)
 	return nil
+}
+
+// setTime sets when an entry of the present directory was changed. What an
+// archive says may be no time; then it stays as it is.
+func (u *unpacker) setTime(base string, modified time.Time) {
+	if ts, err := unix.TimeToTimespec(modified); err == nil {
+		_ = unix.UtimesNanoAt(u.dir, base, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
+	}
 }
 
 func (u *unpacker) putHardLink(name, base string, e entry) error {
@@ -285,9 +297,12 @@ func (u *unpacker) putHardLink(name, base string, e entry) error {
 	if target == name {
 		return nil
 	}
-	// Both ends are named from the root; what the target's path leads through
-	// is checked as for an entry.
-	if err := u.replacing(base, func() error { return u.root.Link(target, path.Join(u.dirPath, base)) }); err != nil {
+	from, _, err := u.find(path.Dir(target))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(from)
+	if err := u.replacing(base, func() error { return unix.Linkat(from, path.Base(target), u.dir, base, 0) }); err != nil {
 		return err
 	}
 	u.totals.Files++
@@ -301,11 +316,11 @@ func (u *unpacker) replacing(base string, create func() error) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	info, err := u.dir.Lstat(base)
-	if err == nil && info.IsDir() {
+	var st unix.Stat_t
+	if err := lstat(u.dir, base, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return fs.ErrExist
 	}
-	if err := u.dir.Remove(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := unlinkat(u.dir, base, 0); err != nil {
 		return err
 	}
 	return create()
