@@ -23,6 +23,7 @@ type box struct {
 	// op is held by operations on the box; they are done one after the other.
 	op     sync.Mutex
 	rec    record
+	stored bool    // rec is on the disk
 	gone   bool    // detached while somebody waited for op
 	router *router // nil while not connected
 
@@ -82,7 +83,7 @@ func (b *box) attach() (*os.File, error) {
 		s.Close()
 		return nil, err
 	}
-	if b.rec.Foreign != 0 {
+	if b.rec.Foreign != 0 || !b.stored {
 		b.rec.Foreign = 0
 		if err := b.save(); err != nil {
 			s.Close()
@@ -305,6 +306,7 @@ func (b *box) save() error {
 	if err := b.d.dir.writeRecord(b.id, b.rec); err != nil {
 		return fmt.Errorf("sandbox %s: %w", b.id, err)
 	}
+	b.stored = true
 	return nil
 }
 

@@ -171,6 +171,7 @@ func (d *daemon) revive() error {
 			b, err = d.newBox(id, rec)
 		}
 		if err == nil {
+			b.stored = true
 			d.boxes[id] = b
 			err = b.revive()
 		}
@@ -270,11 +271,6 @@ func (d *daemon) on(id string, make bool, f func(*box) error) error {
 			// Nothing is allowed until somebody says so.
 			var err error
 			if b, err = d.newBox(id, record{Allow: []string{}}); err != nil {
-				d.mu.Unlock()
-				return err
-			}
-			if err := d.dir.writeRecord(id, b.rec); err != nil {
-				b.names.close()
 				d.mu.Unlock()
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -33,7 +34,30 @@ func connect(s, r *os.File) error {
 		}
 		return connect(s, r)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return errors.Join(within(r, func() error { return waitUp(routerName) }), within(s, func() error { return waitUp(insideName) }))
+}
+
+// upTimeout bounds the waiting for an interface. One that is late works all the
+// same, a little later.
+const upTimeout = 500 * time.Millisecond
+
+// waitUp waits until an interface sends. The kernel gets it ready in the
+// background, and what is sent before is lost: the first question of a sandbox
+// would take a second.
+func waitUp(name string) error {
+	for end := time.Now().Add(upTimeout); time.Now().Before(end); time.Sleep(200 * time.Microsecond) {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("find interface: %w", err)
+		}
+		if link.Attrs().OperState == netlink.OperUp {
+			break
+		}
+	}
+	return nil
 }
 
 // readyRouter runs in R.

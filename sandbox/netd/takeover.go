@@ -119,6 +119,7 @@ func (d *daemon) takeBox(h *handedBox, files []*os.File) (*box, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.stored = true
 	d.boxes[h.ID] = b
 	if len(files) == 0 {
 		return b, nil

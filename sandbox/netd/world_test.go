@@ -77,6 +77,8 @@ func newMachine(t testing.TB, args ...string) *world {
 		return addresses("lo", "127.0.0.1/8")
 	}))
 	w.inet = newInternet(t, inet)
+	must(t, within(w.host, func() error { return waitUp("up0") }))
+	must(t, within(inet, func() error { return waitUp("inet0") }))
 	return w
 }
 
