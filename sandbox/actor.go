@@ -28,9 +28,13 @@ type CreateRequest struct {
 	Files       []File
 	Command     []string // for oneshot: what to run; the sandbox is destroyed when it has ended
 	Stdin       bool     // for oneshot: the command's stdin stays open until CloseStdin
-	Network     bool     // outbound network
-	Allow       []string // what may be reached, as in Network.Allow; with Network alone
-	Port        int      // port to expose
+	// Attended, for oneshot: the command is cancelled when nobody has waited for
+	// its end, followed its output or fed its input for a while, as when the
+	// caller has died.
+	Attended bool
+	Network  bool     // outbound network
+	Allow    []string // what may be reached, as in Network.Allow; with Network alone
+	Port     int      // port to expose
 	// Progress, when not nil, is told what takes long, a line at a time.
 	Progress func(line string) `json:"-"`
 }

@@ -79,6 +79,9 @@ func (a *Actor) Create(ctx context.Context, r CreateRequest) (Created, error) {
 		}
 		return Created{}, err
 	}
+	if r.Attended {
+		e.attended(x.ID)
+	}
 	made.Execution = &x
 	if made.Sandbox, err = e.cfg.Store.Sandbox(ctx, s.ID); err != nil {
 		return Created{}, err

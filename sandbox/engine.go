@@ -57,6 +57,9 @@ type Config struct {
 	MaxPerMember int
 	// MemberQuota and OrgQuota bound what one member has live, and one org.
 	MemberQuota, OrgQuota Quota
+	// AttendGrace is how long an attended command goes on while nobody attends
+	// it; default 15s.
+	AttendGrace time.Duration
 	// Egress decides where sandboxes may go; nil: there is no network.
 	Egress Egress
 	// Warm is what is kept ready for whoever creates a sandbox; see KeepWarm.
@@ -86,18 +89,19 @@ type Engine struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
-	mu       sync.Mutex
-	active   map[string]*command   // executions and jobs under way, by their id
-	busy     map[string]string     // sandbox id → execution id that holds it
-	queues   map[string][]*command // sandbox id → executions that wait for it
-	jobs     map[string]int        // sandbox id → jobs that run in it
-	kept     map[string]int64      // sandbox id → bytes of output kept, as far as counted
-	creating map[string]context.CancelFunc
-	activity map[string]*activity // by sandbox id
-	watched  map[string]bool
-	claims   claims
-	meters   meters
-	unsaved  map[string]func(*Execution) // ends of executions the store has not taken yet
+	mu         sync.Mutex
+	active     map[string]*command   // executions and jobs under way, by their id
+	busy       map[string]string     // sandbox id → execution id that holds it
+	queues     map[string][]*command // sandbox id → executions that wait for it
+	jobs       map[string]int        // sandbox id → jobs that run in it
+	kept       map[string]int64      // sandbox id → bytes of output kept, as far as counted
+	creating   map[string]context.CancelFunc
+	activity   map[string]*activity // by sandbox id
+	watched    map[string]bool
+	claims     claims
+	attendance attendance
+	meters     meters
+	unsaved    map[string]func(*Execution) // ends of executions the store has not taken yet
 	// unsavedJobs are those of jobs.
 	unsavedJobs map[string]func(*Job)
 
@@ -135,6 +139,9 @@ func NewEngine(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	if cfg.JobGrace == 0 {
 		cfg.JobGrace = 10 * time.Second
+	}
+	if cfg.AttendGrace == 0 {
+		cfg.AttendGrace = 15 * time.Second
 	}
 	if cfg.MaxPerMember == 0 {
 		cfg.MaxPerMember = 100

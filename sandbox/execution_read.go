@@ -17,6 +17,7 @@ func (a *Actor) Execution(ctx context.Context, id string, wait time.Duration) (E
 	if err != nil || wait <= 0 || x.Status.Done() {
 		return x, err
 	}
+	defer a.e.attendance.attend(id)()
 	if err := a.e.waitEnd(ctx, id, wait); err != nil {
 		return x, err
 	}
@@ -99,6 +100,7 @@ func (a *Actor) WriteStdin(ctx context.Context, executionID string, r io.Reader)
 	if proc == nil {
 		return fault.New(fault.State, "execution %s is paused; resume its sandbox first", executionID).About("execution")
 	}
+	defer a.e.attendance.attend(executionID)()
 	// The command may end while r has nothing to give: the copying is then
 	// left behind, and ends with the caller's reader.
 	copied := make(chan error, 1)

@@ -233,8 +233,8 @@ func (e *Engine) ended(ctx context.Context, id string, st driver.Status) {
 	if reason == "" {
 		reason = "it stopped by itself"
 	}
-	if s, err := e.cfg.Store.Sandbox(ctx, id); err == nil && !s.Status.Up() {
-		return // it was stopped on purpose
+	if s, err := e.cfg.Store.Sandbox(ctx, id); ctx.Err() != nil || err == nil && !s.Status.Up() {
+		return // it was stopped on purpose, or is for the next server to find
 	}
 	e.conns.drop(id)
 	_, err = e.update(ctx, id, func(s *Sandbox) ([]Event, error) {

@@ -60,6 +60,9 @@ func (a *Actor) ExecutionOutput(ctx context.Context, executionID string, st Stre
 	if err != nil {
 		return err
 	}
+	if o.Follow {
+		defer a.e.attendance.attend(x.ID)()
+	}
 	return a.e.readOutput(ctx, x.SandboxID, x.ID, st, o, w)
 }
 

@@ -148,6 +148,7 @@ func TestEveryOperationInEveryState(t *testing.T) {
 	for name, op := range operations {
 		for i, status := range allStatuses {
 			t.Run(name+" in "+string(status), func(t *testing.T) {
+				t.Parallel() // most of it is waiting for the disk
 				w := newWorld(t)
 				id, release := w.inStatus(status)
 				defer release()
