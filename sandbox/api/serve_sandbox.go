@@ -75,7 +75,7 @@ func (b CreateRequest) domain() (sandbox.CreateRequest, error) {
 		if len(c.Exec) == 0 {
 			return req, fault.InvalidField("command.exec", "names no command to run")
 		}
-		req.Command, req.Mode = c.Exec, sandbox.Mode(c.Mode)
+		req.Command, req.Mode, req.Attended = c.Exec, sandbox.Mode(c.Mode), c.Attended
 		files = slices.Concat(c.Files, b.Files)
 	}
 	if n := b.Network; n != nil {

@@ -60,6 +60,9 @@ type Command struct {
 	Exec  []string `json:"exec"`
 	Mode  string   `json:"mode,omitempty"`
 	Files []File   `json:"files,omitempty"`
+	// Attended, with oneshot, cancels the command when nobody has waited for
+	// it, followed its output or fed its input for a while.
+	Attended bool `json:"attended,omitempty"`
 }
 
 // File is a file to write: Content is base64, Mode is octal ("0755") and 0644

@@ -55,7 +55,7 @@ the id is all that is printed.`,
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().StringVar(&idle, "idle-timeout", "", "delete the sandbox when nothing has run in it for so long, such as 1h")
+	cmd.Flags().StringVar(&idle, "idle-timeout", "", "delete the sandbox when nothing has happened in it for so long, such as 1h: no command or job runs, no key is pressed, nothing is printed (an open but silent session does not count, and neither does a daemon)")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the id and nothing else")
 	jsonFlag(cmd, &asJSON)
 	return cmd

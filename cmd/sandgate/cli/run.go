@@ -16,8 +16,8 @@ func (a *app) runCommand() *cobra.Command {
 	var quiet, noStdin, asJSON bool
 	cmd := &cobra.Command{
 		Use: "run [flags] -- <command>", Short: "Run one command in a sandbox of its own",
-		Long: `Make a sandbox, run one command in it, and delete the sandbox, whatever happens.
-Streams, Ctrl-C and exit codes are as with exec.`,
+		Long: `Make a sandbox, run one command in it, and delete the sandbox, whatever happens,
+also when this program dies. Streams, Ctrl-C and exit codes are as with exec.`,
 		Example: `  sandgate run -- echo "Hello, World!"
   sandgate run --timeout 10s -- sh -c 'sleep 5 && echo done'
   sandgate run --memory 512Mi --file main.py:./main.py -- python3 main.py
@@ -35,7 +35,7 @@ Streams, Ctrl-C and exit codes are as with exec.`,
 			if timeout != "" {
 				r.Timeout = &api.Timeouts{Execution: timeout}
 			}
-			r.Command = &api.Command{Exec: args, Mode: string(sandbox.Oneshot)}
+			r.Command = &api.Command{Exec: args, Mode: string(sandbox.Oneshot), Attended: true}
 			follow := following{}
 			if a.hasStdin() && !noStdin && !usedStdin {
 				follow.in = a.Stdin
