@@ -126,6 +126,25 @@ func TestWholeLife(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 
+	// One that sleeps is kept and not woken.
+	paused, err := w.Pause(ctx, "three")
+	w.ok(err)
+	asleep, err := w.CreateSnapshot(ctx, "three", sandbox.SnapshotRequest{Tag: "asleep"})
+	w.ok(err)
+	twin, err := w.Fork(ctx, "three", sandbox.ForkRequest{})
+	w.ok(err)
+	if now, err := w.Get(ctx, "three"); err != nil || now.Status != sandbox.Paused || now.Memory != paused.Memory {
+		t.Errorf("it is %s, memory %v, %v", now.Status, now.Memory, err)
+	}
+	if got := w.sh(twin.ID, "cat a b"); got != "second\nb\n" {
+		t.Errorf("the fork of one that sleeps has %q", got)
+	}
+	w.changes(sandbox.Point{Snapshot: asleep.ID}, sandbox.Point{Sandbox: twin.ID}, "")
+	w.ok(w.Delete(ctx, twin.ID))
+	_, err = w.Resume(ctx, "three")
+	w.ok(err)
+	w.ok(w.DeleteSnapshot(ctx, "asleep", false))
+
 	// Out of this server and in again, while the first sandboxes are gone.
 	w.ok(w.Delete(ctx, made.Sandbox.ID))
 	w.ok(w.Delete(ctx, "two"))
@@ -147,8 +166,7 @@ func TestWholeLife(t *testing.T) {
 	}
 }
 
-// changes compares what a diff says with the paths that must be in it, without
-// what only the time of a directory tells.
+// changes compares what a diff says with the paths that must be in it.
 func (w whole) changes(from, to sandbox.Point, want string) {
 	w.t.Helper()
 	list, err := w.Diff(w.t.Context(), from, to)

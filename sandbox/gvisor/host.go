@@ -193,6 +193,14 @@ func (h host) checkLimits(spec driver.Spec) error {
 	return nil
 }
 
+// save says what saved layers have.
+func (h host) save() driver.Support {
+	if h.storage == hostOverlay {
+		return driver.Support{OK: true, Reason: "but for FIFOs, which gVisor keeps in memory"}
+	}
+	return driver.Support{OK: true}
+}
+
 // resize says whether limits of a running sandbox can be changed.
 func (h host) resize() driver.Support {
 	if !h.memory.OK {
@@ -222,7 +230,7 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 		driver.FeatureDurableFiles: h.durable,
 		driver.FeatureHostDirs:     {OK: true, Reason: hostDirs},
 		driver.FeatureCheckpoint:   {OK: true, Reason: "for this build of gVisor and this kind of processor"},
-		driver.FeatureSave:         {OK: true},
+		driver.FeatureSave:         h.save(),
 		driver.FeatureResize:       h.resize(),
 		driver.FeatureNetwork:      d.probeNetwork(h),
 	}}

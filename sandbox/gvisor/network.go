@@ -23,21 +23,22 @@ func (d *Driver) probeNetwork(h host) driver.Support {
 	return driver.Support{OK: true, Reason: "addresses and routes of the provider's namespace, in gVisor's own network stack"}
 }
 
-// attach readies the network namespace of a sandbox. gVisor takes the addresses
-// and routes it finds there over and away from the device, so this is done
-// before every start, that from a memory image included.
-func (d *Driver) attach(ctx context.Context, id string) (*os.File, error) {
+// attach readies the network namespace of a sandbox, if it has a network.
+// gVisor takes the addresses and routes it finds there over and away from the
+// device, so this is done before every start, that from a memory image
+// included.
+func (d *Driver) attach(ctx context.Context, r *record) (*os.File, error) {
+	if !r.Spec.Network {
+		return nil, nil
+	}
 	if d.network == nil {
-		return nil, fault.New(fault.Unavailable, "sandbox %s has a network, and nothing provides one", id).About("sandbox")
+		return nil, fault.New(fault.Unavailable, "sandbox %s has a network, and nothing provides one", r.Spec.ID).About("sandbox")
 	}
-	f, err := d.network.Attach(ctx, id)
-	if err != nil {
-		return nil, err
+	f, err := d.network.Attach(ctx, r.Spec.ID)
+	if err == nil && f == nil {
+		err = fmt.Errorf("the network provider gave no namespace")
 	}
-	if f == nil {
-		return nil, fmt.Errorf("the network provider gave no namespace")
-	}
-	return f, nil
+	return f, err
 }
 
 // detach takes a sandbox off the network. What is left of a sandbox that is

@@ -14,7 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandgate/sandgate/sandbox/driver"
+	"github.com/sandgate/sandgate/sandbox/driver/drivertest"
 	"github.com/sandgate/sandgate/sandbox/fault"
+	"github.com/sandgate/sandgate/sandbox/guest"
 )
 
 // veths is a network of this test: a namespace for each sandbox with one end
@@ -24,6 +26,7 @@ type veths struct {
 	far   *os.File
 	near  map[string]*os.File
 	calls int
+	fails error
 }
 
 const (
@@ -118,6 +121,9 @@ func address(name, cidr string) error {
 func (v *veths) Attach(_ context.Context, id string) (*os.File, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.fails != nil {
+		return nil, v.fails
+	}
 	v.calls++
 	if v.near[id] == nil {
 		var ns *os.File
@@ -225,12 +231,79 @@ while :; do echo again | nc -w 5 10.9.8.2 7 >/again; usleep 100000; done' >/job;
 		r.resume(t, "net", true)
 		echoes("net")
 	}
-	if v.calls < 5 {
-		t.Errorf("attached %d times for 5 starts", v.calls)
+	// A provider that does not answer costs no processes.
+	r.suspend(t, "net")
+	v.fails = fault.New(fault.Unavailable, "the provider does not answer")
+	if _, err := r.Resume(t.Context(), "net"); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("resumed without a network: %v", err)
+	}
+	if err := r.Start(t.Context(), "net"); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("started without a network: %v", err)
+	}
+	v.fails = nil
+	r.resume(t, "net", true)
+	echoes("net")
+	if v.calls < 6 {
+		t.Errorf("attached %d times for 6 starts", v.calls)
 	}
 	must(t, r.Remove(t.Context(), "net"))
 	if len(v.near) > 0 {
 		t.Error("removed, it is still attached")
+	}
+}
+
+// TestDialLoopback reaches a server inside through the guest, with a network
+// and without, before and after a suspension.
+func TestDialLoopback(t *testing.T) {
+	v := newVeths(t)
+	r := newRig(t)
+	must(t, r.Driver.Close())
+	d, err := New(Config{StateDir: r.dir, Log: r.log, Executable: r.executable, Network: v})
+	must(t, err)
+	r.Driver = d
+	program := drivertest.BuildGuest(t)
+	for id, network := range map[string]bool{"on": true, "off": false} {
+		r.boot(t, id, func(s *driver.Spec) {
+			s.Network = network
+			s.Guest = driver.Guest{Path: program}
+		})
+		connect := func() *guest.Conn {
+			stream, err := r.Dial(t.Context(), id)
+			must(t, err)
+			c, err := guest.Connect(t.Context(), stream)
+			must(t, err)
+			return c
+		}
+		reach := func(c *guest.Conn) {
+			t.Helper()
+			var s io.ReadWriteCloser
+			for { // until it listens
+				if s, err = c.Dial(t.Context(), "tcp", "127.0.0.1:99"); err == nil {
+					break
+				}
+				if !fault.Is(err, fault.Unavailable) {
+					t.Fatal(cause(err))
+				}
+			}
+			defer s.Close()
+			_, err := s.Write([]byte("hello\n"))
+			must(t, err)
+			answer := make([]byte, 6)
+			if _, err := io.ReadFull(s, answer); err != nil || string(answer) != "hello\n" {
+				t.Errorf("%s: %q, %v", id, answer, err)
+			}
+		}
+		c := connect()
+		_, err := c.Start(t.Context(), guest.Command{ID: "server", NoStdin: true, Args: []string{"/bin/nc", "-ll", "-p", "99", "-e", "/bin/cat"}}, guest.Output{})
+		must(t, err)
+		reach(c)
+		must(t, c.Close())
+		r.suspend(t, id)
+		r.resume(t, id, true)
+		c = connect()
+		reach(c)
+		must(t, c.Close())
+		must(t, r.Remove(t.Context(), id))
 	}
 }
 

@@ -52,10 +52,15 @@ func (d *Driver) start(ctx context.Context, h *held, r *record) error {
 	if err := d.settle(ctx, h.box, r, &l); err != nil {
 		return d.failure(err, "started", id)
 	}
+	network, err := d.attach(ctx, r)
+	if err != nil {
+		return d.failure(err, "started", id)
+	}
+	defer network.Close()
 	if err := h.discardImage(); err != nil {
 		return d.failure(err, "started", id)
 	}
-	if err := d.launch(ctx, h, r, l, ""); err != nil {
+	if err := d.launch(ctx, h, r, l, network, ""); err != nil {
 		if n := r.Spec.Limits.MemoryBytes; n > 0 && d.host().oomKills(d.cgroupOf(id)) > 0 {
 			err = fault.Wrap(err, fault.Exhausted, "sandbox %s does not start within its memory limit of %s", id, size(n)).About("sandbox")
 		}
@@ -71,8 +76,9 @@ func broken(err error, id string) error {
 }
 
 // launch runs the launcher and waits until PID 1 of the sandbox runs, anew or
-// as it is in a memory image.
-func (d *Driver) launch(ctx context.Context, h *held, r *record, l life, image string) error {
+// as it is in a memory image. The network namespace is nil for a sandbox
+// without one.
+func (d *Driver) launch(ctx context.Context, h *held, r *record, l life, network *os.File, image string) error {
 	p := plan{
 		Rootfs:   h.rootfs(),
 		Layers:   []string{h.seed()},
@@ -101,14 +107,6 @@ func (d *Driver) launch(ctx context.Context, h *held, r *record, l life, image s
 	}
 	if err := writeJSON(h.bundle()+"/config.json", d.ociSpec(h.box, r, image != ""), false); err != nil {
 		return err
-	}
-	var network *os.File
-	if r.Spec.Network {
-		var err error
-		if network, err = d.attach(ctx, r.Spec.ID); err != nil {
-			return err
-		}
-		defer network.Close()
 	}
 	before := l
 	l = life{Started: true, BootID: bootID(), Build: build()}

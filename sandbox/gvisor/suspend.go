@@ -154,6 +154,11 @@ func (d *Driver) wake(ctx context.Context, h *held, r *record) (reason string, e
 	if err != nil {
 		return "", err
 	}
+	network, err := d.attach(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	defer network.Close()
 	// From here the image is used up, so to give up would lose the processes.
 	ctx = context.WithoutCancel(ctx)
 	l := h.readLife()
@@ -162,7 +167,7 @@ func (d *Driver) wake(ctx context.Context, h *held, r *record) (reason string, e
 		if err := d.settle(ctx, h.box, r, &l); err != nil {
 			return "", err
 		}
-		err := d.launch(ctx, h, r, l, h.image())
+		err := d.launch(ctx, h, r, l, network, h.image())
 		if err == nil {
 			var event boot.EventOut
 			ping, cancel := context.WithTimeout(ctx, releaseTimeout)
