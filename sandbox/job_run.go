@@ -14,6 +14,9 @@ var (
 	_ EventOperations     = (*Actor)(nil)
 )
 
+// recordTime bounds writing down that a job runs, for a caller who is gone.
+const recordTime = time.Minute
+
 // CreateJob starts a command in the background.
 func (a *Actor) CreateJob(ctx context.Context, ref string, r JobRequest) (Job, error) {
 	if err := validateCommand(r.Command); err != nil {
@@ -52,7 +55,7 @@ func (e *Engine) startJob(ctx context.Context, s Sandbox, r JobRequest, by strin
 	if err == nil {
 		run.attached(proc)
 		// The caller may be gone; the job runs, and that is recorded.
-		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTime)
+		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 		defer cancel()
 		if j, err = e.jobRuns(rctx, j.ID, by); err != nil {
 			_, _ = e.killOff(proc, closedChannel(), 0)
