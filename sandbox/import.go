@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -143,15 +144,15 @@ func (e *Engine) importLayers(ctx context.Context, saver driver.Saver, in []Arch
 			}
 		}
 	}()
-	for i := len(in) - 1; i >= 0; i-- {
+	for i, part := range slices.Backward(in) {
 		l := Layer{
 			ID: e.cfg.NewID(prefixLayer), Driver: e.cfg.Driver.Name(), RuntimeDigest: runtimeDigest,
-			Digest: in[i].Digest, CreatedAt: e.cfg.Now(),
+			Digest: part.Digest, CreatedAt: e.cfg.Now(),
 		}
 		for _, below := range layers {
 			l.Below = append(l.Below, below.ID)
 		}
-		if err := e.importLayer(ctx, saver, in[i], &l); err != nil {
+		if err := e.importLayer(ctx, saver, part, &l); err != nil {
 			return layers, err
 		}
 		layers = append([]Layer{l}, layers...)

@@ -68,8 +68,8 @@ func repack(t testing.TB, content []byte, change func(name string, b []byte, doc
 				t.Fatal(err)
 			}
 		}
-		if strings.HasPrefix(name, blobsPrefix) {
-			from, to := strings.TrimPrefix(name, blobsPrefix), strings.TrimPrefix(digestOf(b), "sha256:")
+		if from, ok := strings.CutPrefix(name, blobsPrefix); ok {
+			to := strings.TrimPrefix(digestOf(b), "sha256:")
 			sizes["sha256:"+to] = len(b)
 			if rank(name) > 0 { // a layer keeps its name as diff id
 				renamed[from] = to

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -24,8 +25,8 @@ import (
 // disk would cost more than a second look.
 func (c *Catalog) WriteArchive(ctx context.Context, w io.Writer, a sandbox.Archive) ([]string, error) {
 	var layers []sandbox.ArchiveLayer // the lowest first, as images have them
-	for i := len(a.Layers) - 1; i >= 0; i-- {
-		layers = append(layers, a.Layers[i])
+	for _, l := range slices.Backward(a.Layers) {
+		layers = append(layers, l)
 	}
 	if a.Base != nil {
 		layers = append([]sandbox.ArchiveLayer{*a.Base}, layers...)
