@@ -19,28 +19,35 @@ type gate struct {
 	mu     sync.Mutex
 	left   int  // calls until death; 0: none is arranged
 	effect bool // death comes after the call has had its effect
-	dead   bool
+	dying  bool // nobody hears answers any more
+	dead   bool // and the driver does nothing more
 }
 
 func newGate(d driver.Driver, onDeath func()) *gate { return &gate{Driver: d, onDeath: onDeath} }
 
 var errDead = fault.New(fault.Unavailable, "the server has died")
 
-// die ends the server's life now. It may be called again.
+// die ends the server's life now. It may be called again. The store goes first:
+// what a driver that does nothing any more would lead the engine to write down
+// must not be written.
 func (g *gate) die() {
 	g.mu.Lock()
-	was := g.dead
+	was := g.dying
+	g.dying = true
+	g.mu.Unlock()
+	if was {
+		return
+	}
+	g.onDeath()
+	g.mu.Lock()
 	g.dead = true
 	g.mu.Unlock()
-	if !was {
-		g.onDeath()
-	}
 }
 
 func (g *gate) died() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.dead
+	return g.dying
 }
 
 // dieAfter arranges for death at the n-th call from now.

@@ -155,7 +155,7 @@ func (r *run) learn() {
 		for j, running := range b.jobs {
 			job, err := r.jobOps().Job(r.ctx(), j, 0)
 			if err != nil || (running && b.statuses.is(up) && job.Status != sandbox.JobRunning) {
-				r.t.Errorf("job %s of %s after a crash: %s, %v; it must run on", j, id, job.Status, err)
+				r.t.Errorf("job %s of %s after a crash: %s (%s), %v; it must run on", j, id, job.Status, job.Error, err)
 			}
 		}
 	}
