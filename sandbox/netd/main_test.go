@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandgate/sandgate/sandbox/gvisor/gvisortest"
 )
 
 // The test program is the daemon as well, so that what is tested is a process
@@ -48,7 +50,12 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := gvisortest.Remove(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 func daemonMain(args []string) error {
