@@ -71,6 +71,7 @@ func Benchmark(b *testing.B, h Harness) {
 			benchmarkExec(b, conn, "/bin/true", nil)
 		}
 	})
+	b.Run("Files", func(b *testing.B) { benchmarkFiles(b, conn) })
 	b.Run("Output", func(b *testing.B) { // 64 MiB out of a process
 		b.SetBytes(64 << 20)
 		for b.Loop() {

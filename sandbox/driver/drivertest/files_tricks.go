@@ -215,7 +215,7 @@ func testFullDisk(t *testing.T, e *env) {
 	e.need(t, driver.FeatureDiskLimit)
 	b := e.boot(t, func(s *driver.Spec) { s.Limits.DiskBytes = 32 << 20 })
 	c := ctx(t)
-	big := io.LimitReader(random{}, 64<<20)
+	big := io.LimitReader(&repeated{block: []byte("does not fit")}, 64<<20)
 	_, err := b.conn.PutFile(c, "big", guest.WriteOptions{}, big)
 	wantCode(t, err, fault.Exhausted)
 	from := t.TempDir()
@@ -236,14 +236,4 @@ func testFullDisk(t *testing.T, e *env) {
 	if _, err := b.conn.PutFile(c, "small", guest.WriteOptions{}, strings.NewReader("fits")); err != nil {
 		t.Error(err)
 	}
-}
-
-// random is not compressible enough to fool a disk.
-type random struct{}
-
-func (random) Read(b []byte) (int, error) {
-	for i := range b {
-		b[i] = byte(i * 7)
-	}
-	return len(b), nil
 }
