@@ -25,9 +25,6 @@ const (
 	wasLost
 )
 
-// exitUnknown is the code of what was killed and did not tell.
-const exitUnknown = 128 + 9
-
 // outcomeOf waits for the end of a command, and brings it about when it was
 // stopped. It is false when the server stops first: the command goes on then.
 func (e *Engine) outcomeOf(run *command, clock *countdown, grace time.Duration) (outcome, bool) {
@@ -48,7 +45,7 @@ func (e *Engine) outcomeOf(run *command, clock *countdown, grace time.Duration) 
 			run.halt()
 			return outcome{}, false
 		}
-		if err != nil {
+		if err != nil { // it was killed and did not tell
 			exit, err = guest.Exit{Signal: "KILL"}, nil
 		}
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -58,7 +59,7 @@ func TestJobs(t *testing.T) {
 	}
 	// What a change refuses is not written.
 	refused := fault.New(fault.State, "no")
-	if _, err := s.UpdateJob(ctx, "job_2", func(j *sandbox.Job) ([]sandbox.Event, error) { j.Error = "x"; return nil, refused }); err != refused {
+	if _, err := s.UpdateJob(ctx, "job_2", func(j *sandbox.Job) ([]sandbox.Event, error) { j.Error = "x"; return nil, refused }); !errors.Is(err, refused) {
 		t.Errorf("refused: %v", err)
 	}
 	if j, err := s.Job(ctx, "job_2"); err != nil || j.Error != "" {

@@ -83,6 +83,7 @@ func fillMany(b *testing.B, s *Store) {
 	sb := newSandbox("")
 	insert, err := tx.Prepare("INSERT INTO sandboxes (" + sandboxColumns + ") VALUES (" + marks(len(sandboxFields(&sb))) + ")")
 	must(b, err)
+	defer insert.Close()
 	for i := range many {
 		sb := newSandbox(fmt.Sprintf("sbx_%06d", i*7919%many))
 		sb.Owner = "big"
@@ -107,6 +108,5 @@ func fillMany(b *testing.B, s *Store) {
 		_, err := insert.Exec(sandboxFields(&sb)...)
 		must(b, err)
 	}
-	must(b, insert.Close())
 	must(b, tx.Commit())
 }
