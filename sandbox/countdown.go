@@ -28,7 +28,7 @@ func (e *Engine) countdown(ctx context.Context, s *Sandbox) (time.Time, string, 
 		return time.Time{}, "", nil
 	}
 	// Jobs count whether this server follows them or not.
-	jobs, err := e.openJobs(ctx, s.ID)
+	jobs, err := e.cfg.Store.OpenJobs(ctx, s.ID)
 	if err != nil || len(jobs) > 0 {
 		return time.Time{}, "", err
 	}

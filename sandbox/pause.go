@@ -8,6 +8,8 @@ import (
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
 
+var _ LifecycleOperations = (*Actor)(nil)
+
 // Why a sandbox was paused or resumed, in the events.
 const (
 	whyByHand = "by hand"
@@ -154,12 +156,4 @@ func (e *Engine) putDown(ctx context.Context, id string) (memory bool, reason st
 		return false, "", fault.New(fault.Unsupported, "sandbox %s cannot be paused, its files would be lost: %s", id, durable.Reason).About("sandbox")
 	}
 	return false, reason, e.cfg.Driver.Stop(ctx, id, max(e.cfg.StopGrace, time.Second))
-}
-
-// openJobs returns the jobs of a sandbox that have not ended.
-func (e *Engine) openJobs(ctx context.Context, id string) ([]Job, error) {
-	if store, ok := e.cfg.Store.(JobStore); ok {
-		return store.OpenJobs(ctx, id)
-	}
-	return nil, nil
 }

@@ -99,7 +99,7 @@ func (e *Engine) lastSample(ctx context.Context, s *Sandbox) {
 	if !s.Status.Up() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, sampleTime)
+	ctx, cancel := context.WithTimeout(ctx, lastSampleTime)
 	defer cancel()
 	if _, err := e.sample(ctx, s); err != nil {
 		e.cfg.Log.Debug("sample a sandbox that stops", "sandbox", s.ID, "err", err)

@@ -6,15 +6,17 @@ import (
 	"time"
 )
 
-// When samples are taken, how long one may take, and what is kept of them: all
-// for an hour, one of five minutes for a month.
+// When samples are taken, how long one may take (somebody waits for the last
+// one), and what is kept of them: all for an hour, one of five minutes for a
+// month.
 const (
-	sampleEvery = 15 * time.Second
-	sampleTime  = 5 * time.Second
-	samplers    = 8
-	keepAll     = time.Hour
-	keepStep    = 5 * time.Minute
-	keepSamples = 30 * 24 * time.Hour
+	sampleEvery    = 15 * time.Second
+	sampleTime     = 5 * time.Second
+	lastSampleTime = 500 * time.Millisecond
+	samplers       = 8
+	keepAll        = time.Hour
+	keepStep       = 5 * time.Minute
+	keepSamples    = 30 * 24 * time.Hour
 )
 
 // meters count the use of sandboxes on, over any number of starts. The zero

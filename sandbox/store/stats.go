@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"database/sql"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sandgate/sandgate/sandbox"
@@ -34,13 +36,13 @@ func (s *Store) Stats(ctx context.Context, owner, org string, start, end time.Ti
 	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
 
-	query := "SELECT count(*)"
+	sums := []string{"count(*)"}
 	var params []any
 	for _, c := range counters {
-		query += ", coalesce(sum(max(" + sampled(c) + " - " + sampled(c) + ", 0)), 0)"
+		sums = append(sums, "coalesce(sum(max("+sampled(c)+" - "+sampled(c)+", 0)), 0)")
 		params = append(params, nanos(end), nanos(start))
 	}
-	query += " FROM sandboxes s WHERE " + whose + " AND s.created_at<=? AND (s.ended_at=0 OR s.ended_at>=?)"
+	query := "SELECT " + strings.Join(sums, ", ") + " FROM sandboxes s WHERE " + whose + " AND s.created_at<=? AND (s.ended_at=0 OR s.ended_at>=?)"
 	params = append(append(params, args...), nanos(end), nanos(start))
 	err = tx.QueryRowContext(ctx, query, params...).Scan(&st.Sandboxes, &st.CPU, &st.MemorySecond, &st.NetIn, &st.NetOut, &st.Uptime)
 	if err != nil {
@@ -48,7 +50,7 @@ func (s *Store) Stats(ctx context.Context, owner, org string, start, end time.Ti
 	}
 	for table, n := range map[string]*int{"executions": &st.Executions, "jobs": &st.Jobs} {
 		err := tx.QueryRowContext(ctx, "SELECT count(*) FROM "+table+" x JOIN sandboxes s ON s.id=x.sandbox_id WHERE "+whose+
-			" AND x.created_at>=? AND x.created_at<=?", append(args[:len(args):len(args)], nanos(start), nanos(end))...).Scan(n)
+			" AND x.created_at>=? AND x.created_at<=?", append(slices.Clip(args), nanos(start), nanos(end))...).Scan(n)
 		if err != nil {
 			return st, s.fail(ctx, "count "+table, err)
 		}

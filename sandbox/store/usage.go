@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sandgate/sandgate/sandbox"
@@ -77,7 +78,7 @@ func (s *Store) dropUsage(ctx context.Context, op, where string, args ...any) er
 		at        int64
 	}
 	for {
-		rows, err := s.read.QueryContext(ctx, "SELECT sandbox_id, at FROM usage WHERE "+where+" LIMIT ?", append(args[:len(args):len(args)], trimBatch)...)
+		rows, err := s.read.QueryContext(ctx, "SELECT sandbox_id, at FROM usage WHERE "+where+" LIMIT ?", append(slices.Clip(args), trimBatch)...)
 		drop, err := collect(rows, err, func(d *sample) []any { return []any{&d.sandboxID, &d.at} })
 		if err != nil || len(drop) == 0 {
 			return s.fail(ctx, op, err)
