@@ -40,6 +40,9 @@ func (b box) imageRecord() string { return filepath.Join(b.image(), "image.json"
 // upperDir is the name of the private layer in the data folder.
 const upperDir = "upper"
 
+// halfMade ends the names of what Restore makes to take the place of another.
+const halfMade = ".new"
+
 // storage says who keeps what a sandbox writes.
 type storage string
 

@@ -84,7 +84,7 @@ func findLoop(backing *os.File) (*os.File, error) {
 	}
 	for _, file := range bound {
 		name, err := os.ReadFile(file)
-		if err != nil || filepath.Base(strings.TrimSpace(string(name))) != filepath.Base(backing.Name()) {
+		if err != nil || ending(strings.TrimSpace(string(name))) != ending(backing.Name()) {
 			continue
 		}
 		loop, err := os.OpenFile("/dev/"+strings.Split(file, "/")[3], os.O_RDWR, 0)
@@ -98,6 +98,12 @@ func findLoop(backing *os.File) (*os.File, error) {
 		loop.Close()
 	}
 	return nil, nil
+}
+
+// ending is the last two parts of a path, which for a disk image begin with the
+// id of the sandbox. How the rest reads depends on whose mounts it is read in.
+func ending(path string) string {
+	return filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path))
 }
 
 // makeDisk makes a sparse file with an empty ext4 file system.

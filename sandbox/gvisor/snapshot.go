@@ -149,7 +149,7 @@ func (d *Driver) Restore(ctx context.Context, id, dir string) error {
 
 // restoreTree exchanges the private layer for a copy of a saved tree.
 func (b box) restoreTree(ctx context.Context, from string) error {
-	upper, other := filepath.Join(b.data(), upperDir), filepath.Join(b.data(), upperDir+".new")
+	upper, other := filepath.Join(b.data(), upperDir), filepath.Join(b.data(), upperDir+halfMade)
 	if err := os.RemoveAll(other); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (b box) restoreTree(ctx context.Context, from string) error {
 // restoreDisk makes a new disk image with a copy of a saved tree: on the old
 // one there may be no room for both.
 func (b box) restoreDisk(ctx context.Context, r *record, from string) error {
-	image := b.disk() + ".new"
+	image := b.disk() + halfMade
 	if err := os.Remove(image); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -81,7 +81,7 @@ ln -s e /d/l; ln /d/e/f /d/hard; rm /bin/vi; rm -r /root; mkdir /root; echo x >/
 func (r *rig) wantFilled(t testing.TB, id string) {
 	t.Helper()
 	out, _ := r.sh(t, id, filled)
-	for _, part := range strings.SplitSeq(looks, "%") {
+	for part := range strings.SplitSeq(looks, "%") {
 		if !strings.Contains(out, part) {
 			t.Errorf("%s has %q, want %q in it", id, out, part)
 		}

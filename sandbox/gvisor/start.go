@@ -97,7 +97,12 @@ func (d *Driver) launch(ctx context.Context, h *held, r *record, l life, network
 			p.Disk = h.disk()
 		}
 	}
-	for _, log := range []string{h.runscLog(), h.panicLog()} {
+	// With the logs go what a crash left: nobody holds what does not run, and a
+	// half-made private layer is none.
+	if err := os.RemoveAll(filepath.Join(h.data(), upperDir+halfMade)); err != nil {
+		return err
+	}
+	for _, log := range []string{h.runscLog(), h.panicLog(), h.held(), h.disk() + halfMade} {
 		if err := os.Remove(log); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
