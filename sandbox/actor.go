@@ -140,6 +140,13 @@ type Operations interface {
 	AddAPIKey(ctx context.Context, k keys.APIKey) (key keys.APIKey, secret string, err error)
 	ListAPIKeys(ctx context.Context) ([]keys.APIKey, error)
 	DeleteAPIKey(ctx context.Context, id string) error
+
+	LifecycleOperations
+	ExecutionOperations
+	JobOperations
+	FileOperations
+	SnapshotOperations
+	EventOperations
 }
 
 // Process is a running process of Operations.Start: *guest.Process, with

@@ -50,7 +50,7 @@ func (a *answer) progress(line string) {
 }
 
 func (a *answer) writeLine(e envelope) {
-	line, err := marshal(e)
+	line, err := e.encode()
 	if err != nil {
 		panic(err)
 	}

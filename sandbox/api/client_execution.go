@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/sandgate/sandgate/sandbox"
 	"github.com/sandgate/sandgate/sandbox/fault"
@@ -68,6 +69,38 @@ func (c *Client) Cancel(ctx context.Context, id string) error {
 // ReadStream copies the stream at one of the stream URLs of an answer to w,
 // until the execution has ended. An error of w comes back as it is.
 func (c *Client) ReadStream(ctx context.Context, streamURL string, w io.Writer) error {
+	return c.readStream(ctx, streamURL, w)
+}
+
+// StreamOptions say how the output behind a stream URL is read. The zero value
+// reads it from its beginning until the command has ended.
+type StreamOptions struct {
+	NoFollow   bool // only what there is
+	Timestamps bool // begin each line with the time of its first byte, RFC 3339 with nanoseconds, and a space
+	Tail       int  // only the last lines of what there is; 0 is all
+}
+
+// ReadStreamWith is ReadStream with options.
+func (c *Client) ReadStreamWith(ctx context.Context, streamURL string, o StreamOptions, w io.Writer) error {
+	u, err := url.Parse(streamURL)
+	if err != nil {
+		return fault.New(fault.Invalid, "%q is not a stream URL", clip(streamURL))
+	}
+	q := u.Query()
+	if o.NoFollow {
+		q.Set("follow", "false")
+	}
+	if o.Timestamps {
+		q.Set("timestamps", "true")
+	}
+	if o.Tail != 0 {
+		q.Set("tail", strconv.Itoa(o.Tail))
+	}
+	u.RawQuery = q.Encode()
+	return c.readStream(ctx, u.String(), w)
+}
+
+func (c *Client) readStream(ctx context.Context, streamURL string, w io.Writer) error {
 	req, err := c.streamRequest(ctx, http.MethodGet, streamURL, nil)
 	if err != nil {
 		return err

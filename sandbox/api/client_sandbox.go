@@ -22,6 +22,7 @@ type GetOptions struct {
 	IncludeDeleted bool
 	WaitFor        []string      // statuses; return as soon as it has one of them
 	Wait           time.Duration // at most five minutes; zero is that
+	Usage          bool          // with what it uses, where the engine can tell
 }
 
 // Get describes a sandbox.
@@ -29,6 +30,9 @@ func (c *Client) Get(ctx context.Context, ref string, o GetOptions) (Sandbox, er
 	q := url.Values{}
 	if o.IncludeDeleted {
 		q.Set("includeDeleted", "true")
+	}
+	if o.Usage {
+		q.Set("usage", "true")
 	}
 	setWait(q, o.WaitFor, o.Wait)
 	path, err := pathOf("/sandbox/%s", "sandbox", ref)
@@ -57,6 +61,7 @@ type ListRequest struct {
 	Mode      string
 	ProjectID string
 	Statuses  []string
+	Snapshot  string // live ones made from it, an id or a tag
 	Sort      string // default "created"
 	Direction string // "asc" or "desc", the default
 	Limit     int    // default 50, at most 100
@@ -70,6 +75,7 @@ func (c *Client) List(ctx context.Context, r ListRequest) (SandboxList, error) {
 	set(q, "mode", r.Mode)
 	set(q, "projectId", r.ProjectID)
 	set(q, "status", strings.Join(r.Statuses, ","))
+	set(q, "snapshotId", r.Snapshot)
 	setPage(q, r.Sort, r.Direction, r.Limit, r.Offset)
 	return fetch[SandboxList](ctx, c, http.MethodGet, "/sandbox", q, nil, nil)
 }
@@ -81,22 +87,6 @@ func (c *Client) Delete(ctx context.Context, ref string) error {
 		return err
 	}
 	return c.call(ctx, http.MethodDelete, path, nil, nil, nil, nil)
-}
-
-// Events lists events of a sandbox, at most 100, the oldest first unless
-// newestFirst.
-func (c *Client) Events(ctx context.Context, ref string, limit int, newestFirst bool) (EventList, error) {
-	q := url.Values{}
-	direction := "asc"
-	if newestFirst {
-		direction = "desc"
-	}
-	setPage(q, "", direction, limit, 0)
-	path, err := pathOf("/sandbox/sandboxes/%s/events", "sandbox", ref)
-	if err != nil {
-		return EventList{}, err
-	}
-	return fetch[EventList](ctx, c, http.MethodGet, path, q, nil, nil)
 }
 
 // Runtimes lists the runtimes of the server, sorted by "name" or, by default,

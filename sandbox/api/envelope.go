@@ -28,18 +28,42 @@ type envelope struct {
 	Code     string          `json:"code,omitempty"`
 	Field    string          `json:"field,omitempty"`
 	Progress string          `json:"progress,omitempty"`
+	// also is a JSON object whose fields stand beside success.
+	also json.RawMessage
+}
+
+// beside is an answer some of whose fields the published client looks for
+// beside success and not in the data. They are in both.
+type beside struct {
+	data, also any
 }
 
 // success makes the envelope of an answer; nil data is left out.
 func success(data any) (envelope, error) {
+	env := envelope{Success: true}
+	var err error
+	if b, ok := data.(beside); ok {
+		if env.also, err = marshal(b.also); err != nil {
+			return env, fmt.Errorf("encode answer: %w", err)
+		}
+		data = b.data
+	}
 	if data == nil {
-		return envelope{Success: true}, nil
+		return env, nil
 	}
-	raw, err := marshal(data)
-	if err != nil {
-		return envelope{}, fmt.Errorf("encode answer: %w", err)
+	if env.Data, err = marshal(data); err != nil {
+		return env, fmt.Errorf("encode answer: %w", err)
 	}
-	return envelope{Success: true, Data: raw}, nil
+	return env, nil
+}
+
+// encode writes an envelope as one JSON object.
+func (e envelope) encode() ([]byte, error) {
+	raw, err := marshal(e)
+	if err == nil && len(e.also) > len("{}") {
+		raw = append(append(raw[:len(raw)-1], ','), e.also[1:]...)
+	}
+	return raw, err
 }
 
 // marshal is json.Marshal without the escapes that only HTML needs.
@@ -54,7 +78,7 @@ func marshal(v any) ([]byte, error) {
 }
 
 func writeEnvelope(w http.ResponseWriter, status int, e envelope) {
-	body, err := marshal(e)
+	body, err := e.encode()
 	if err != nil { // strings and checked raw JSON always encode
 		panic(err)
 	}

@@ -87,6 +87,20 @@ func (s *server) routes() {
 	s.handle("GET /sandbox/sandboxes/{id}/executions", http.StatusOK, s.executions)
 	s.handle("GET /sandbox/sandboxes/{id}/events", http.StatusOK, s.events)
 	s.handle("GET /sandbox/runtimes", http.StatusOK, s.runtimes)
+	s.handle("POST /sandbox/{id}/pause", http.StatusOK, s.pause)
+	s.handle("POST /sandbox/{id}/resume", http.StatusOK, s.resume)
+	s.handle("POST /sandbox/sandboxes/{id}/jobs", http.StatusCreated, s.createJob)
+	s.handle("GET /sandbox/sandboxes/{id}/jobs", http.StatusOK, s.jobs)
+	s.handle("GET /sandbox/sandboxes/{id}/jobs/{job}", http.StatusOK, s.job)
+	s.handle("DELETE /sandbox/sandboxes/{id}/jobs/{job}", http.StatusOK, s.stopJob)
+	s.handle("PATCH /sandbox/env/{id}", http.StatusOK, s.setEnv)
+	s.handle("PATCH /v1/sandboxes/{id}", http.StatusOK, s.update)
+	s.handle("POST /v1/sandboxes/{id}/fork", http.StatusCreated, s.fork)
+	s.handle("GET /v1/sandboxes/{id}/usage", http.StatusOK, s.usage)
+	s.handle("GET /v1/events", http.StatusOK, s.events)
+	s.handle("GET /v1/events/follow", http.StatusOK, s.followEvents)
+	s.handle("GET /v1/sandboxes/{id}/events/follow", http.StatusOK, s.followEvents)
+	s.handle("GET /v1/stats", http.StatusOK, s.stats)
 	s.handle("DELETE /v1/executions/{id}", http.StatusOK, s.cancel)
 	s.handle("GET /v1/keys", http.StatusOK, s.keys)
 	s.handle("POST /v1/keys", http.StatusCreated, s.addKey)
@@ -110,10 +124,16 @@ type request struct {
 	ops sandbox.Operations
 }
 
+// errStreamed is returned by an endpoint that has sent its answer as a stream.
+var errStreamed = errors.New("the answer was streamed")
+
 // handle serves a pattern with an endpoint that answers with one value.
 func (s *server) handle(pattern string, status int, endpoint func(*request) (any, error)) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		data, err := endpoint(&request{r, w, s.operations(r)})
+		if errors.Is(err, errStreamed) {
+			return
+		}
 		var env envelope
 		if err == nil {
 			env, err = success(data)

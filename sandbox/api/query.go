@@ -24,6 +24,15 @@ func (q query) number(name string, def int) (int, error) {
 	return int(n), nil
 }
 
+// limit reads how many results are asked for; 50 when it is not said.
+func (q query) limit(most int) (int, error) {
+	n, err := q.number("limit", 50)
+	if err == nil && (n < 1 || n > most) {
+		err = fault.InvalidField("limit", "must be 1 to %d", most)
+	}
+	return n, err
+}
+
 func (q query) boolean(name string) (value, given bool, err error) {
 	switch s := q.Get(name); s {
 	case "":

@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/base64"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -16,7 +15,7 @@ func (s *server) execute(r *request) (any, error) {
 	if err := decode(r.w, r.Request, &body); err != nil {
 		return nil, err
 	}
-	req := sandbox.ExecRequest{Command: body.Command}
+	req := sandbox.ExecRequest{Command: body.Command, Queue: body.Queue}
 	var err error
 	if req.Stdin, err = body.Stream.stdin(); err != nil {
 		return nil, err
@@ -36,7 +35,9 @@ func (s *server) execute(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.executionAnswer(r, x, body.Stream), nil
+	return beside{data: s.executionAnswer(r, x, body.Stream), also: struct {
+		AutoResumed bool `json:"autoResumed,omitempty"`
+	}{x.AutoResumed}}, nil
 }
 
 // executionAnswer is an execution with the URLs of its streams.
@@ -54,11 +55,15 @@ func (s *server) streamURLs(r *request, execution string, cfg *StreamConfig) (st
 	if cfg.Stdin == StreamPipe {
 		stdin = s.streamURL(r, execution, "stdin")
 	}
+	stamp := ""
+	if cfg.Timestamps {
+		stamp = "&timestamps=true"
+	}
 	if cfg.Stdout != StreamIgnore {
-		stdout = s.streamURL(r, execution, string(sandbox.Stdout))
+		stdout = s.streamURL(r, execution, string(sandbox.Stdout)) + stamp
 	}
 	if cfg.Stderr != StreamIgnore {
-		stderr = s.streamURL(r, execution, string(sandbox.Stderr))
+		stderr = s.streamURL(r, execution, string(sandbox.Stderr)) + stamp
 	}
 	return stdin, stdout, stderr
 }
@@ -72,9 +77,6 @@ func (c *StreamConfig) stdin() (bool, error) {
 		if v != "" && v != StreamIgnore {
 			return false, &fault.Error{Code: fault.Unsupported, Field: field, Message: "output cannot be sent to a stream of its own; leave this out, or write \"ignore\""}
 		}
-	}
-	if c.Timestamps {
-		return false, &fault.Error{Code: fault.Unsupported, Field: "stream.timestamps", Message: "this server does not write times into output; leave this out"}
 	}
 	switch c.Stdin {
 	case "", StreamIgnore:
@@ -138,59 +140,4 @@ func (s *server) executions(r *request) (any, error) {
 
 func (s *server) cancel(r *request) (any, error) {
 	return nil, r.ops.Cancel(r.Context(), r.PathValue("id"))
-}
-
-// eventPage is how many events are asked of the engine at once.
-const eventPage = 1000
-
-func (s *server) events(r *request) (any, error) {
-	q := query{r.URL.Query()}
-	limit, err := q.number("limit", 50)
-	if err != nil {
-		return nil, err
-	}
-	if limit < 1 || limit > 100 {
-		return nil, fault.InvalidField("limit", "must be 1 to 100")
-	}
-	asc, err := q.ascending(true)
-	if err != nil {
-		return nil, err
-	}
-	after, err := q.number("after", 0)
-	if err != nil {
-		return nil, err
-	}
-	var found []sandbox.Event
-	if asc {
-		found, err = r.ops.Events(r.Context(), r.PathValue("id"), int64(after), limit)
-	} else {
-		found, err = lastEvents(r, int64(after), limit)
-	}
-	if err != nil {
-		return nil, err
-	}
-	out := EventList{Events: []Event{}}
-	for _, e := range found {
-		out.Events = append(out.Events, eventShape(e))
-	}
-	return out, nil
-}
-
-// lastEvents returns the newest events of a sandbox, the newest first. The
-// engine counts from the oldest, so it goes through them a page at a time.
-func lastEvents(r *request, after int64, limit int) ([]sandbox.Event, error) {
-	var last []sandbox.Event
-	for {
-		page, err := r.ops.Events(r.Context(), r.PathValue("id"), after, eventPage)
-		if err != nil {
-			return nil, err
-		}
-		last = append(last, page...)
-		last = slices.Clone(last[max(0, len(last)-limit):])
-		if len(page) < eventPage {
-			slices.Reverse(last)
-			return last, nil
-		}
-		after = page[len(page)-1].Seq
-	}
 }

@@ -88,22 +88,10 @@ func (b CreateRequest) domain() (sandbox.CreateRequest, error) {
 	if req.Files, err = decodeFiles(files); err != nil {
 		return req, err
 	}
-	if t := b.Timeout; t != nil {
-		for _, f := range []struct {
-			field, value string
-			to           *time.Duration
-		}{{"timeout.idle", t.Idle, &req.Timeouts.Idle}, {"timeout.execution", t.Execution, &req.Timeouts.Execution}, {"timeout.paused", t.Paused, &req.Timeouts.Paused}} {
-			if err := parse(f.field, f.value, sandbox.ParseDuration, f.to); err != nil {
-				return req, err
-			}
-		}
+	if err := b.Timeout.over(&req.Timeouts); err != nil {
+		return req, err
 	}
-	if l := b.Resources; l != nil {
-		err = errors.Join(
-			parse("resources.memory", l.Memory, sandbox.ParseBytes, &req.Limits.MemoryBytes),
-			parse("resources.cpu", l.CPU, sandbox.ParseCPU, &req.Limits.CPUMillis),
-			parse("resources.disk", l.Disk, sandbox.ParseBytes, &req.Limits.DiskBytes))
-	}
+	req.Limits, err = b.Resources.domain()
 	return req, err
 }
 
@@ -157,18 +145,39 @@ func (s *server) list(r *request) (any, error) {
 		return nil, err
 	}
 	out := SandboxList{Sandboxes: []Sandbox{}}
-	if q.Get("snapshotId") != "" {
-		return out, nil // no sandbox is made from a snapshot here
+	var found []sandbox.Sandbox
+	if id := q.Get("snapshotId"); id != "" {
+		found, out.Total, err = madeFrom(r, id, req)
+	} else {
+		found, out.Total, err = r.ops.List(r.Context(), req)
 	}
-	found, total, err := r.ops.List(r.Context(), req)
 	if err != nil {
 		return nil, err
 	}
-	out.Total = total
+	known := map[string]*SnapshotRef{}
 	for _, sb := range found {
-		out.Sandboxes = append(out.Sandboxes, sandboxShape(sb))
+		out.Sandboxes = append(out.Sandboxes, s.sandboxAnswer(r, sb, known))
 	}
 	return out, nil
+}
+
+// madeFrom lists the live sandboxes made from a snapshot, newest first. Of the
+// filters those of name, status and mode apply.
+func madeFrom(r *request, snapshot string, req sandbox.ListRequest) ([]sandbox.Sandbox, int, error) {
+	all, err := r.ops.SandboxesOf(r.Context(), snapshot)
+	if fault.Is(err, fault.NotFound) { // a filter that nothing matches
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	all = slices.DeleteFunc(all, func(sb sandbox.Sandbox) bool {
+		return req.Name != "" && sb.Name != req.Name || req.Mode != "" && sb.Mode != req.Mode ||
+			len(req.Status) > 0 && !slices.Contains(req.Status, sb.Status)
+	})
+	total := len(all)
+	all = all[min(req.Offset, total):]
+	return all[:min(req.Limit, len(all))], total, nil
 }
 
 func (s *server) get(r *request) (any, error) {
@@ -184,7 +193,20 @@ func (s *server) get(r *request) (any, error) {
 	if sb.Status == sandbox.Deleted && !deleted {
 		return nil, fault.New(fault.NotFound, "sandbox %s was deleted", sb.ID).About("sandbox")
 	}
-	out := sandboxShape(sb)
+	out := s.sandboxAnswer(r, sb, nil)
+	if out.TerminatesAt, out.TerminatesWhy, err = r.ops.Countdown(r.Context(), sb.ID); err != nil {
+		return nil, err
+	}
+	out.TerminatesAt = out.TerminatesAt.UTC()
+	if usage, _, err := q.boolean("usage"); err != nil {
+		return nil, err
+	} else if usage {
+		// What an engine cannot tell is left out.
+		if u, err := r.ops.Usage(r.Context(), sb.ID); err == nil {
+			shape := usageShape(u)
+			out.Usage, out.CPUTimeMs, out.MemoryByteSec, out.NetworkEgress = &shape, &shape.CPUTimeMs, &shape.MemoryByteSec, &shape.NetworkEgress
+		}
+	}
 	if sb.Mode == sandbox.Oneshot && sb.Executions > 0 {
 		xs, err := r.ops.Executions(r.Context(), sb.ID, 1)
 		if err != nil {

@@ -4,54 +4,110 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/sandgate/sandgate/sandbox"
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
 
-// readStream sends stdout or stderr from its beginning until the execution
-// ends. The bytes are the command's own; nothing is added. An answer that is
-// cut off, rather than ended, means that output is missing.
+// readStream sends stdout or stderr of an execution or a job, from its beginning
+// until it ends; follow=false ends with what there is, timestamps=true begins
+// each line with the time of its first byte, and tail bounds the lines. Nothing
+// else is added to the command's own bytes. An answer that is cut off, rather
+// than ended, means that output is missing.
 func (s *server) readStream(w http.ResponseWriter, r *http.Request) {
 	stream := sandbox.Stream(r.PathValue("stream"))
 	if stream != sandbox.Stdout && stream != sandbox.Stderr {
 		s.fail(w, r, fault.New(fault.NotFound, "there is no such stream; there are stdout and stderr"))
 		return
 	}
-	ops := s.operations(r)
-	if _, err := ops.Execution(r.Context(), r.PathValue("id"), 0); err != nil {
+	opts, err := outputOptions(query{r.URL.Query()})
+	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/octet-stream")
+	ops, id := s.operations(r), r.PathValue("id")
+	read := ops.ExecutionOutput
+	if isJob(id) {
+		read = ops.JobOutput
+		_, err = ops.Job(r.Context(), id, 0)
+	} else {
+		_, err = ops.Execution(r.Context(), id, 0)
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	out := s.rawAnswer(w, "application/octet-stream")
+	out.begin()
+	out.end(read(r.Context(), id, stream, opts, out))
+}
+
+// isJob tells the id of a job from that of an execution.
+func isJob(id string) bool { return strings.HasPrefix(id, "job_") }
+
+// outputOptions reads how output is to be read.
+func outputOptions(q query) (o sandbox.OutputOptions, err error) {
+	follow, given, err := q.boolean("follow")
+	if err != nil {
+		return o, err
+	}
+	o.Follow = follow || !given
+	if o.Timestamps, _, err = q.boolean("timestamps"); err != nil {
+		return o, err
+	}
+	o.Tail, err = q.number("tail", 0)
+	return o, err
+}
+
+// raw is an answer that is a stream of bytes, sent on as they are written. It
+// begins with the first of them; until then the request can still fail in
+// order.
+type raw struct {
+	w       http.ResponseWriter
+	flush   *http.ResponseController
+	kind    string // content type
+	started bool
+}
+
+func (s *server) rawAnswer(w http.ResponseWriter, kind string) *raw {
+	return &raw{w: w, flush: http.NewResponseController(w), kind: kind}
+}
+
+// begin sends the header, if nothing was sent.
+func (a *raw) begin() {
+	if a.started {
+		return
+	}
+	a.started = true
+	h := a.w.Header()
+	h.Set("Content-Type", a.kind)
 	h.Set("Cache-Control", "no-store")
 	// Raw bytes of a sandbox must never run as a page of this origin.
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	w.WriteHeader(http.StatusOK)
-	out := flusher{w, http.NewResponseController(w)}
-	_ = out.flush.Flush()
-	if err := ops.Output(r.Context(), r.PathValue("id"), stream, out); err != nil {
-		if a, ok := w.(*answer); ok {
-			a.err = err
-		}
-		panic(http.ErrAbortHandler)
-	}
+	a.w.WriteHeader(http.StatusOK)
+	_ = a.flush.Flush()
 }
 
-// flusher sends on what is written to it at once.
-type flusher struct {
-	w     io.Writer
-	flush *http.ResponseController
-}
-
-func (f flusher) Write(b []byte) (int, error) {
-	n, err := f.w.Write(b)
+func (a *raw) Write(b []byte) (int, error) {
+	a.begin()
+	n, err := a.w.Write(b)
 	if err == nil {
-		err = f.flush.Flush()
+		err = a.flush.Flush()
 	}
 	return n, err
+}
+
+// end ends an answer that was begun: with an error it is cut off.
+func (a *raw) end(err error) {
+	if err == nil {
+		return
+	}
+	if w, ok := a.w.(*answer); ok {
+		w.err = err
+	}
+	panic(http.ErrAbortHandler)
 }
 
 // stdinGrace is how long a body may take to end after the command has ended.
@@ -60,11 +116,9 @@ const stdinGrace = 250 * time.Millisecond
 // writeStdin feeds the body to the command, and closes its stdin when the body
 // ends.
 func (s *server) writeStdin(w http.ResponseWriter, r *http.Request) {
-	// The body stays open while answers of other requests come; without this
-	// HTTP/1 would read all of it before it sends an early answer.
-	_ = http.NewResponseController(w).EnableFullDuplex()
-	body := &bodyReader{r: r.Body}
+	body := openBody(w, r)
 	err := s.operations(r).WriteStdin(r.Context(), r.PathValue("id"), body)
+	body.leave()
 	if err != nil && r.Context().Err() != nil {
 		err = fault.From(context.Cause(r.Context()))
 	}
@@ -72,19 +126,23 @@ func (s *server) writeStdin(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	// The command may have ended before the body did: what is left of it is
-	// not waited for.
-	if !body.ended {
-		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(stdinGrace))
-	}
 	writeEnvelope(w, http.StatusOK, envelope{Success: true})
 }
 
-// bodyReader notes whether the body was read to its end.
+// bodyReader is a body of any length. It notes whether it was read to its end.
 type bodyReader struct {
+	w     http.ResponseWriter
 	r     io.Reader
+	alone bool // on its connection, which cannot be used again before its end
 	ended bool
+}
+
+// openBody opens the body of a request whose answer may come before the body
+// has ended; leave must be called before the answer.
+func openBody(w http.ResponseWriter, r *http.Request) *bodyReader {
+	// Without this HTTP/1 would read all of it before it sends an early answer.
+	_ = http.NewResponseController(w).EnableFullDuplex()
+	return &bodyReader{w: w, r: r.Body, alone: r.ProtoMajor == 1}
 }
 
 func (b *bodyReader) Read(p []byte) (int, error) {
@@ -93,4 +151,12 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 		b.ended = true
 	}
 	return n, err
+}
+
+// leave sees to it that what is left of the body is not waited for.
+func (b *bodyReader) leave() {
+	if !b.ended && b.alone {
+		b.w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(b.w).SetReadDeadline(time.Now().Add(stdinGrace))
+	}
 }

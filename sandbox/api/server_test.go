@@ -68,7 +68,6 @@ func TestRefusals(t *testing.T) {
 		{"POST", "/sandbox", `{"snapshot":"s"}`, 404, "SNAPSHOT_NOT_FOUND", ""},
 		{"POST", "/sandbox", `{"runtime":"nope:1"}`, 404, "RUNTIME_NOT_FOUND", ""},
 		{"POST", "/sandbox", `{"dependencies":["curl"]}`, 422, "UNSUPPORTED", "dependencies"},
-		{"POST", "/sandbox", `{"stream":{"timestamps":true}}`, 422, "UNSUPPORTED", "stream.timestamps"},
 		{"POST", "/sandbox", `{"stream":{"stdin":"stream_1"}}`, 422, "UNSUPPORTED", "stream.stdin"},
 		{"GET", "/sandbox?limit=101", "", 400, "INVALID", "limit"},
 		{"GET", "/sandbox?limit=0", "", 400, "INVALID", "limit"},

@@ -12,6 +12,9 @@ type ExecuteRequest struct {
 	Files   []File        `json:"files,omitempty"`
 	Timeout string        `json:"timeout,omitempty"` // "30s"; empty: the sandbox's
 	Stream  *StreamConfig `json:"stream,omitempty"`
+	// Queue lets the command wait while another one runs, instead of being
+	// refused.
+	Queue bool `json:"queue,omitempty"`
 }
 
 // Execution describes a foreground command. StdinStreamURL is set in the
@@ -32,6 +35,7 @@ type Execution struct {
 	StdoutStreamURL string    `json:"stdoutStreamUrl,omitempty"`
 	StderrStreamURL string    `json:"stderrStreamUrl,omitempty"`
 	OutputTruncated bool      `json:"outputTruncated,omitempty"`
+	AutoResumed     bool      `json:"autoResumed,omitempty"` // the sandbox was resumed for it
 }
 
 // Done reports whether the execution has ended.
@@ -51,9 +55,11 @@ type Event struct {
 	Event     map[string]any `json:"event"`
 	Principal string         `json:"principal,omitempty"`
 	CreatedAt time.Time      `json:"createdAt"`
+	Position  int64          `json:"position,omitempty"` // among the events of all sandboxes
+	Missed    int            `json:"missed,omitempty"`   // when followed: how many were left out before it
 }
 
-// EventList answers GET /sandbox/sandboxes/{id}/events.
+// EventList answers GET /sandbox/sandboxes/{id}/events and GET /v1/events.
 type EventList struct {
 	Events []Event `json:"events"`
 }
@@ -62,7 +68,7 @@ func executionShape(x sandbox.Execution) Execution {
 	out := Execution{
 		ExecutionID: x.ID, SandboxID: x.SandboxID, Type: "exec", Status: string(x.Status), Command: x.Command,
 		ExitCode: x.ExitCode, CreatedAt: x.CreatedAt.UTC(), StartedAt: x.StartedAt.UTC(), CompletedAt: x.EndedAt.UTC(),
-		Error: x.Error, OutputTruncated: x.OutputTruncated,
+		Error: x.Error, OutputTruncated: x.OutputTruncated, AutoResumed: x.AutoResumed,
 	}
 	if out.Command == nil {
 		out.Command = []string{}
@@ -81,6 +87,6 @@ func eventShape(e sandbox.Event) Event {
 	}
 	return Event{
 		EventID: e.ID, SandboxID: e.SandboxID, Seq: e.Seq, Type: string(e.Type), Event: data,
-		Principal: e.Principal, CreatedAt: e.At.UTC(),
+		Principal: e.Principal, CreatedAt: e.At.UTC(), Position: e.Position,
 	}
 }

@@ -43,7 +43,7 @@ type Resources struct {
 type Network struct {
 	Enabled bool     `json:"enabled,omitempty"`
 	Port    int      `json:"port,omitempty"`
-	Allow   []string `json:"allow,omitempty"`
+	Allow   []string `json:"allow,omitzero"`
 }
 
 // Timeouts are the clocks of a sandbox. "0s" is none, but for Execution, where
@@ -126,6 +126,17 @@ type Sandbox struct {
 	Org             Named                      `json:"org"`
 	Timeout         *Timeouts                  `json:"timeout,omitempty"`
 	Command         *Command                   `json:"command,omitempty"`
+	NetworkPort     int                        `json:"networkPort,omitempty"`
+	Snapshot        *SnapshotRef               `json:"snapshot,omitempty"`
+	Parent          string                     `json:"parent,omitempty"`      // the sandbox it was forked from
+	PausedAt        time.Time                  `json:"pausedAt,omitzero"`     // while it is paused
+	MemoryKept      bool                       `json:"memoryKept,omitempty"`  // it is paused with its processes
+	TerminatesAt    time.Time                  `json:"terminatesAt,omitzero"` // if nothing happens to it until then
+	TerminatesWhy   string                     `json:"terminatesWhy,omitempty"`
+	Usage           *Usage                     `json:"usage,omitempty"`     // when it was asked for
+	CPUTimeMs       *int64                     `json:"cpuTimeMs,omitempty"` // as in Usage
+	MemoryByteSec   *float64                   `json:"memoryByteSec,omitempty"`
+	NetworkEgress   *int64                     `json:"networkEgressBytes,omitempty"`
 }
 
 // RuntimeRef is the runtime a sandbox was made from.
@@ -164,6 +175,8 @@ func sandboxShape(s sandbox.Sandbox) Sandbox {
 		CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(), EndedAt: s.EndedAt.UTC(),
 		Engine: s.Driver, Executions: s.Executions, Metadata: s.Metadata, Org: Named{s.Org, s.Org},
 	}
+	out.NetworkPort, out.Parent, out.MemoryKept = s.Port, s.Parent, s.Memory
+	out.PausedAt, out.TerminatesAt = s.PausedAt.UTC(), s.TerminatesAt.UTC()
 	if s.Runtime.Name != "" {
 		out.Runtime = &RuntimeRef{
 			ID: s.Runtime.ID, Name: s.Runtime.Name, IconURL: s.Runtime.IconURL, BrandColor: s.Runtime.BrandColor,

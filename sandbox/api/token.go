@@ -75,8 +75,12 @@ func (t streamTokens) mac(body, path string) []byte {
 	return h.Sum(nil)
 }
 
-// streamURL is the URL of a stream of an execution, with its token.
+// streamURL is the URL of a stream of an execution or a job, with its token.
 func (s *server) streamURL(r *request, execution, stream string) string {
-	path := "/v1/streams/" + execution + "/" + stream
+	return s.signedURL(r, "/v1/streams/"+execution+"/"+stream)
+}
+
+// signedURL is the URL of a path that opens with its token alone.
+func (s *server) signedURL(r *request, path string) string {
 	return s.cfg.BaseURL(r.Request) + path + "?token=" + s.tokens.sign(r.ops.Principal(), path)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -10,7 +11,7 @@ import (
 
 func (a *app) createCommand() *cobra.Command {
 	var f createFlags
-	var idle string
+	var idle, paused string
 	var quiet, asJSON bool
 	cmd := &cobra.Command{
 		Use: "create [flags]", Aliases: []string{"new"}, Short: "Make a sandbox that stays until it is deleted",
@@ -19,6 +20,7 @@ func (a *app) createCommand() *cobra.Command {
 the id is all that is printed.`,
 		Example: `  sandgate create
   sandgate create --name dev --memory 1Gi --cpu 1000m
+  sandgate create --snapshot python-ml --paused-timeout 24h
   sandgate create --file app/main.py:./main.py --env DEBUG=1 --idle-timeout 1h
   id=$(sandgate create) && sandgate ssh "$id"`,
 		Args: exactly(),
@@ -27,11 +29,11 @@ the id is all that is printed.`,
 			if err != nil {
 				return err
 			}
-			if idle != "" {
-				if err := duration("idle-timeout", idle); err != nil {
-					return err
-				}
-				r.Timeout = &api.Timeouts{Idle: idle}
+			if err := errors.Join(duration("idle-timeout", idle), duration("paused-timeout", paused)); err != nil {
+				return err
+			}
+			if idle+paused != "" {
+				r.Timeout = &api.Timeouts{Idle: idle, Paused: paused}
 			}
 			c, err := a.connect(cmd.Context())
 			if err != nil {
@@ -56,6 +58,7 @@ the id is all that is printed.`,
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&idle, "idle-timeout", "", "delete the sandbox when nothing has happened in it for so long, such as 1h: no command or job runs, no key is pressed, nothing is printed (an open but silent session does not count, and neither does a daemon)")
+	cmd.Flags().StringVar(&paused, "paused-timeout", "", "delete the sandbox when it was paused for so long, such as 24h (default: never)")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the id and nothing else")
 	jsonFlag(cmd, &asJSON)
 	return cmd

@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/sandgate/sandgate/sandbox/api"
 )
 
@@ -57,6 +59,16 @@ func (a *app) connect(ctx context.Context) (*api.Client, error) {
 		host = a.Getenv("SANDGATE_HOST")
 	}
 	return a.Client(ctx, host)
+}
+
+// withClient connects, does something, and closes the connection.
+func (a *app) withClient(cmd *cobra.Command, do func(context.Context, *api.Client) error) error {
+	c, err := a.connect(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(cmd.Context(), c)
 }
 
 // printJSON writes v, indented. Control characters are escaped, those that

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sandgate/sandgate/sandbox"
 	"github.com/sandgate/sandgate/sandbox/api"
 )
 
@@ -17,7 +18,8 @@ func (a *app) getCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "get <sandbox> [flags]", Aliases: []string{"show", "info"}, Short: "Describe a sandbox",
-		Long: "Describe a sandbox, given its id or its name: status, age, limits, and how much was run in it.",
+		Long: `Describe a sandbox, given its id or its name: status, age, limits, what it uses,
+what it was made from, and when it ends by itself.`,
 		Example: `  sandgate get sbx_4k2m7qa3bc5d
   sandgate get dev --json`,
 		Args: exactly("the id or name of a sandbox"),
@@ -27,6 +29,7 @@ func (a *app) getCommand() *cobra.Command {
 				return err
 			}
 			defer c.Close()
+			o.Usage = true
 			s, err := c.Get(cmd.Context(), args[0], o)
 			if err != nil {
 				return err
@@ -54,17 +57,32 @@ func (a *app) printSandbox(s api.Sandbox) error {
 		}
 		pairs = append(pairs, pair{"runtime", runtime})
 	}
+	if p := s.Snapshot; p != nil {
+		pairs = append(pairs, pair{"snapshot", withName(p.ID, p.Tag)})
+	}
+	pairs = append(pairs, pair{"forked from", s.Parent})
 	if r := s.Resources; r != nil {
 		pairs = append(pairs, pair{"memory", r.Memory}, pair{"cpu", r.CPU}, pair{"disk", r.Disk})
 	}
+	pairs = append(pairs, pair{"uses", usageLine(s.Usage)}, pair{"network", networkLine(s)})
 	if t := s.Timeout; t != nil {
-		pairs = append(pairs, pair{"idle timeout", t.Idle}, pair{"execution timeout", t.Execution})
+		pairs = append(pairs, pair{"idle timeout", t.Idle}, pair{"execution timeout", t.Execution}, pair{"paused timeout", t.Paused})
 	}
 	pairs = append(pairs, pair{"executions", strconv.Itoa(s.Executions)})
 	if s.ExitCode != nil {
 		pairs = append(pairs, pair{"exit code", strconv.Itoa(*s.ExitCode)})
 	}
 	pairs = append(pairs, pair{"created", a.moment(s.CreatedAt)})
+	if !s.PausedAt.IsZero() {
+		how := ", without what ran in it"
+		if s.MemoryKept {
+			how = ", with what runs in it"
+		}
+		pairs = append(pairs, pair{"paused", a.moment(s.PausedAt) + how})
+	}
+	if !s.TerminatesAt.IsZero() {
+		pairs = append(pairs, pair{"terminates", a.moment(s.TerminatesAt) + ", when it was " + s.TerminatesWhy})
+	}
 	if !s.EndedAt.IsZero() {
 		pairs = append(pairs, pair{"ended", a.moment(s.EndedAt)})
 	}
@@ -87,6 +105,41 @@ func (a *app) printSandbox(s api.Sandbox) error {
 		}
 		return value
 	})
+}
+
+// withName is an id and, in parentheses, what people call it.
+func withName(id, name string) string {
+	if name == "" {
+		return id
+	}
+	return id + " (" + name + ")"
+}
+
+// usageLine says what a sandbox uses now.
+func usageLine(u *api.Usage) string {
+	if u == nil {
+		return ""
+	}
+	line := size(u.MemoryBytes) + " memory"
+	if u.DiskBytes >= 0 {
+		line += ", " + size(u.DiskBytes) + " disk"
+	}
+	return line + ", " + strconv.FormatInt(u.Processes, 10) + " processes, " +
+		sandbox.FormatDuration(time.Duration(u.CPUTimeMs)*time.Millisecond) + " CPU so far"
+}
+
+// networkLine says what a sandbox may reach.
+func networkLine(s api.Sandbox) string {
+	n := s.Network
+	switch {
+	case n == nil || !n.Enabled:
+		return "none"
+	case n.Allow == nil:
+		return "every public address"
+	case len(n.Allow) == 0:
+		return "nothing is allowed"
+	}
+	return strings.Join(n.Allow, ", ")
 }
 
 // moment is a time, and how long ago that was.

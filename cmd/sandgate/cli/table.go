@@ -120,6 +120,19 @@ func roundAge(d time.Duration) string {
 	return strconv.Itoa(int(d.Hours()/24)) + "d"
 }
 
+// size writes a number of bytes for a person, to a tenth of a unit; the rest is
+// in --json.
+func size(n int64) string {
+	unit, f := 0, float64(n)
+	for f >= 1024 && unit < 5 {
+		unit, f = unit+1, f/1024
+	}
+	if unit == 0 {
+		return strconv.FormatInt(n, 10) + "B"
+	}
+	return strconv.FormatFloat(f, 'f', 1, 64) + []string{"", "Ki", "Mi", "Gi", "Ti", "Pi"}[unit]
+}
+
 // pair is one line of a description.
 type pair struct{ name, value string }
 
