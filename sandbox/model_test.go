@@ -32,8 +32,7 @@ func TestModel(t *testing.T) {
 			}
 			modeltest.Run(t, modeltest.Harness{
 				Driver:  func(*testing.T) driver.Driver { return fake.New(fake.Config{Host: host, Unsupported: unsupported}) },
-				Images:  images{dir: t.TempDir()},
-				Runtime: "tiny:1",
+				Rootfs:  driver.Rootfs{Layers: []string{t.TempDir()}},
 				Guest:   driver.Guest{Path: guestProgram(t)},
 				Steps:   steps,
 				Kill:    host.Kill,

@@ -35,10 +35,9 @@ type Harness struct {
 	// Driver opens a driver on the host of the run; it is called once for each
 	// life of the server and closed at its end.
 	Driver func(t *testing.T) driver.Driver
-	// Images provides Runtime.
-	Images  sandbox.RootfsProvider
-	Runtime string
-	Guest   driver.Guest
+	// Rootfs has a POSIX shell, sleep and the like.
+	Rootfs driver.Rootfs
+	Guest  driver.Guest
 	// Steps is how many operations are made.
 	Steps int
 	// Kill ends a running sandbox behind everybody's back.
@@ -162,9 +161,9 @@ func (r *run) open() {
 	r.store = st
 	r.gate = newGate(r.h.Driver(r.t), func() { st.Close() })
 	r.engine, err = sandbox.NewEngine(ctx, sandbox.Config{
-		Driver: r.gate, Store: st, Images: r.h.Images, Guest: r.h.Guest, GuestDigest: "test",
+		Driver: r.gate, Store: st, Images: Images{r.h.Rootfs}, Guest: r.h.Guest, GuestDigest: "test",
 		OutputDir: filepath.Join(r.dir, "executions"), LayersDir: filepath.Join(r.dir, "layers"),
-		DefaultRuntime: r.h.Runtime, MaxPerMember: 1000,
+		DefaultRuntime: RuntimeName, MaxPerMember: 1000,
 	})
 	if err != nil {
 		r.t.Fatal(err)
