@@ -25,7 +25,7 @@ func openRegular(path string) (*os.File, error) {
 		return nil, errNotRegular
 	}
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	for err == syscall.EINTR {
+	for errors.Is(err, syscall.EINTR) {
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	}
 	if err != nil {

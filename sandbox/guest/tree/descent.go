@@ -45,7 +45,7 @@ func begin(fd int) (*descent, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	return &descent{levels: []level{{fd: fd, dev: uint64(st.Dev), ino: st.Ino}}}, nil
+	return &descent{levels: []level{{fd: fd, dev: st.Dev, ino: st.Ino}}}, nil
 }
 
 func (d *descent) close() {
@@ -67,7 +67,7 @@ func (d *descent) down(name string, refuse func(fd int, crossed bool) error) err
 	if err != nil {
 		return err
 	}
-	if err := refuse(fd, uint64(st.Dev) != parent.dev); err != nil {
+	if err := refuse(fd, st.Dev != parent.dev); err != nil {
 		unix.Close(fd)
 		return err
 	}
@@ -76,7 +76,7 @@ func (d *descent) down(name string, refuse func(fd int, crossed bool) error) err
 		d.path = append(d.path, '/')
 	}
 	d.path = append(d.path, name...)
-	d.levels = append(d.levels, level{fd: fd, dev: uint64(st.Dev), ino: st.Ino, end: end})
+	d.levels = append(d.levels, level{fd: fd, dev: st.Dev, ino: st.Ino, end: end})
 	if n := len(d.levels) - 1 - maxOpen; n > 0 { // the root stays
 		far := &d.levels[n]
 		unix.Close(far.fd)
@@ -95,7 +95,7 @@ func (d *descent) up() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if uint64(st.Dev) != parent.dev || st.Ino != parent.ino {
+		if st.Dev != parent.dev || st.Ino != parent.ino {
 			err = errMoved
 		}
 		if err == nil {

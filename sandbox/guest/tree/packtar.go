@@ -52,7 +52,7 @@ func (p *tarPacker) link(n *Node, target string) error {
 
 func (p *tarPacker) file(n *Node, content io.Reader) error {
 	if n.Stat.Nlink > 1 {
-		id := inode{uint64(n.Stat.Dev), n.Stat.Ino}
+		id := inode{n.Stat.Dev, n.Stat.Ino}
 		if first, ok := p.seen[id]; ok {
 			n.Stat.Size = 0
 			return p.WriteHeader(p.header(n, tar.TypeLink, first))

@@ -168,7 +168,7 @@ func Kernel(fd int) bool {
 	if unix.Fstatfs(fd, &fs) != nil {
 		return false
 	}
-	switch int64(fs.Type) {
+	switch fs.Type {
 	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEVPTS_SUPER_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC,
 		unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC, unix.BPF_FS_MAGIC, unix.NSFS_MAGIC:
 		return true
