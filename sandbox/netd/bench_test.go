@@ -53,16 +53,32 @@ func BenchmarkDown(b *testing.B) {
 	})
 	const size = 256 << 20
 	buf := make([]byte, 256<<10)
-	b.SetBytes(size)
-	for b.Loop() {
-		c := g.mustOpen("site.test", 9100)
-		c.SetDeadline(time.Now().Add(time.Minute))
-		fmt.Fprintf(c, "%d\n", size)
-		if n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{c}, buf); n != size {
-			b.Fatal(n, err)
+	down := func(b *testing.B, open func() net.Conn) {
+		for b.Loop() {
+			c := open()
+			c.SetDeadline(time.Now().Add(time.Minute))
+			fmt.Fprintf(c, "%d\n", size)
+			if n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{c}, buf); n != size {
+				b.Fatal(n, err)
+			}
+			c.Close()
 		}
-		c.Close()
 	}
+	b.Run("netd", func(b *testing.B) {
+		b.SetBytes(size)
+		down(b, func() net.Conn { return g.mustOpen("site.test", 9100) })
+	})
+	b.Run("direct", func(b *testing.B) {
+		b.SetBytes(size)
+		down(b, func() net.Conn { return g.w.direct("203.0.113.10:9100") })
+	})
+}
+
+// direct is the same way without a sandbox.
+func (w *world) direct(addr string) (c net.Conn) {
+	must(w.t, within(w.host, func() (err error) { c, err = net.Dial("tcp", addr); return err }))
+	w.t.Cleanup(func() { c.Close() })
+	return c
 }
 
 func BenchmarkUp(b *testing.B) {
@@ -73,21 +89,27 @@ func BenchmarkUp(b *testing.B) {
 	})
 	const size = 256 << 20
 	buf := make([]byte, 256<<10)
-	b.SetBytes(size)
-	for b.Loop() {
-		c := g.mustOpen("site.test", 9101)
-		c.SetDeadline(time.Now().Add(time.Minute))
-		for range size / len(buf) {
-			if _, err := c.Write(buf); err != nil {
-				b.Fatal(err)
+	up := func(b *testing.B, open func() net.Conn) {
+		for b.Loop() {
+			c := open()
+			c.SetDeadline(time.Now().Add(time.Minute))
+			for range size / len(buf) {
+				if _, err := c.Write(buf); err != nil {
+					b.Fatal(err)
+				}
 			}
+			c.(*net.TCPConn).CloseWrite()
+			if got, err := io.ReadAll(c); string(got) != strconv.Itoa(size) {
+				b.Fatalf("%s %v", got, err)
+			}
+			c.Close()
 		}
-		c.(*net.TCPConn).CloseWrite()
-		if got, err := io.ReadAll(c); string(got) != strconv.Itoa(size) {
-			b.Fatalf("%s %v", got, err)
-		}
-		c.Close()
 	}
+	b.Run("netd", func(b *testing.B) { b.SetBytes(size); up(b, func() net.Conn { return g.mustOpen("site.test", 9101) }) })
+	b.Run("direct", func(b *testing.B) {
+		b.SetBytes(size)
+		up(b, func() net.Conn { return g.w.direct("203.0.113.10:9101") })
+	})
 }
 
 // BenchmarkConnect is a connection and its first byte, the dial outside
@@ -95,20 +117,24 @@ func BenchmarkUp(b *testing.B) {
 func BenchmarkConnect(b *testing.B) {
 	g := newWorld(b).sandbox("sbx-connect", []string{"site.test:*"})
 	addr := g.at("site.test", 22)
-	must(b, within(g.ns, func() error {
-		first := make([]byte, 1)
-		for b.Loop() {
-			c, err := net.Dial("tcp", addr)
-			if err != nil {
-				return err
+	connect := func(b *testing.B, ns *os.File, addr string) {
+		must(b, within(ns, func() error {
+			first := make([]byte, 1)
+			for b.Loop() {
+				c, err := net.Dial("tcp", addr)
+				if err != nil {
+					return err
+				}
+				if _, err := io.ReadFull(c, first); err != nil {
+					return err
+				}
+				c.Close()
 			}
-			if _, err := io.ReadFull(c, first); err != nil {
-				return err
-			}
-			c.Close()
-		}
-		return nil
-	}))
+			return nil
+		}))
+	}
+	b.Run("netd", func(b *testing.B) { connect(b, g.ns, addr) })
+	b.Run("direct", func(b *testing.B) { connect(b, g.w.host, "203.0.113.10:22") })
 }
 
 func BenchmarkName(b *testing.B) {

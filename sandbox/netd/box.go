@@ -344,7 +344,7 @@ func (b *box) refuse(kind Kind, proto egress.Proto, dst netip.AddrPort, name, re
 
 // logLoop records what the rules in R have dropped.
 func (b *box) logLoop(r *router) {
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, 8<<10) // a message of the log is at most a page
 	for {
 		n, err := r.sockets.log.Read(buf)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func hello(t testing.TB, cfg *tls.Config) []byte {
 	_, err = io.ReadFull(server, rest)
 	must(t, err)
 	server.Close()
-	return append(b, rest...)
+	return slices.Concat(b, rest)
 }
 
 // fragment cuts a hello into records of n bytes.

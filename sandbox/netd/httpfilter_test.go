@@ -6,19 +6,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
 	"testing"
 )
 
 func only(names ...string) func(string) bool {
-	return func(n string) bool {
-		for _, want := range names {
-			if n == want {
-				return true
-			}
-		}
-		return false
-	}
+	return func(n string) bool { return slices.Contains(names, n) }
 }
 
 func none() upgrade { return upgradePending }
@@ -152,7 +146,7 @@ func FuzzHTTP(f *testing.F) {
 }
 
 func TestStatusWatch(t *testing.T) {
-	dump, _ := httputil.DumpResponse(&http.Response{StatusCode: 101, ProtoMajor: 1, ProtoMinor: 1}, false)
+	dump, _ := httputil.DumpResponse(&http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1}, false)
 	for text, want := range map[string]upgrade{
 		string(dump): upgradeAccepted, "HTTP/1.1 200 OK\r\n": upgradeDeclined, "HTTP/1.1 10": upgradePending, "garbage garbage": upgradeDeclined, "": upgradePending,
 	} {

@@ -13,7 +13,7 @@ import (
 
 // Messages of the kernel's packet log (linux/netfilter/nfnetlink_log.h).
 const (
-	logMsgPacket = unix.NFNL_SUBSYS_ULOG<<8 | 0
+	logMsgPacket = unix.NFNL_SUBSYS_ULOG << 8
 	logMsgConfig = unix.NFNL_SUBSYS_ULOG<<8 | 1
 
 	logCfgCommand = 1

@@ -53,9 +53,7 @@ func (d *daemon) acceptCalls(wg *sync.WaitGroup) error {
 			}
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				// Until it is known who goes on.
-				d.calls.RLock()
-				d.calls.RUnlock()
-				if d.handing() {
+				if d.handedOver() {
 					return nil
 				}
 				continue
@@ -78,6 +76,13 @@ func (d *daemon) acceptCalls(wg *sync.WaitGroup) error {
 			c.Close()
 		}
 	}
+}
+
+// handedOver waits for a handover to end, and says whether it did happen.
+func (d *daemon) handedOver() bool {
+	d.calls.RLock()
+	defer d.calls.RUnlock()
+	return d.handing()
 }
 
 // answer serves one call.

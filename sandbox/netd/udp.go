@@ -1,12 +1,16 @@
 package netd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sandgate/sandgate/sandbox/egress"
 )
@@ -32,30 +36,54 @@ type flow struct {
 
 type flowKey struct{ src, dst netip.AddrPort }
 
+// packetBuffers are held only while a packet is looked at: there are many
+// sockets, and most of them are silent.
+var packetBuffers = sync.Pool{New: func() any { return new([maxPacket]byte) }}
+
+// readPacket waits for a packet and hands it to f, which must not keep it. The
+// errors are those of reading from a net.UDPConn.
+func readPacket(c *net.UDPConn, f func(packet, oob []byte, from unix.Sockaddr)) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	rerr := raw.Read(func(fd uintptr) bool {
+		buf := packetBuffers.Get().(*[maxPacket]byte)
+		defer packetBuffers.Put(buf)
+		var oob [128]byte
+		n, on, _, from, e := unix.Recvmsg(int(fd), buf[:], oob[:], unix.MSG_DONTWAIT)
+		if errors.Is(e, unix.EAGAIN) || errors.Is(e, unix.EINTR) {
+			return false
+		}
+		if err = e; e == nil {
+			f(buf[:n], oob[:on], from)
+		}
+		return true
+	})
+	return errors.Join(rerr, err)
+}
+
 // packetLoop runs until the socket is closed or has a deadline.
 func (b *box) packetLoop(r *router) {
-	buf := make([]byte, maxPacket)
-	oob := make([]byte, 128)
 	for {
-		n, on, _, src, err := r.sockets.udp.ReadMsgUDPAddrPort(buf, oob)
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
-				return
+		err := readPacket(r.sockets.udp, func(packet, oob []byte, from unix.Sockaddr) {
+			dst, ok := originalDestination(oob)
+			if src, is := from.(*unix.SockaddrInet4); ok && is {
+				b.arrived(r, bytes.Clone(packet), netip.AddrPortFrom(netip.AddrFrom4(src.Addr), uint16(src.Port)), dst)
 			}
-			continue
+		})
+		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+			return
 		}
-		dst, ok := originalDestination(oob[:on])
-		if !ok {
-			continue
-		}
-		packet := append([]byte(nil), buf[:n]...)
-		src = netip.AddrPortFrom(src.Addr().Unmap(), src.Port())
-		if dst.Port() == dnsPort && b.asksUs(egress.UDP, dst) {
-			b.packetDNS(r, packet, src, dst)
-			continue
-		}
-		b.packet(r, packet, flowKey{src, dst})
 	}
+}
+
+func (b *box) arrived(r *router, packet []byte, src, dst netip.AddrPort) {
+	if dst.Port() == dnsPort && b.asksUs(egress.UDP, dst) {
+		b.packetDNS(r, packet, src, dst)
+		return
+	}
+	b.packet(r, packet, flowKey{src, dst})
 }
 
 // packet hands a packet to its flow, which is made when there is none.
@@ -215,33 +243,30 @@ func (f *flow) recheck() {
 func (f *flow) receive() {
 	b := f.box
 	defer f.cancel()
-	buf := make([]byte, maxPacket)
 	for {
 		f.outer.SetReadDeadline(time.Now().Add(b.d.limits.Idle))
 		if f.ctx.Err() != nil {
 			return
 		}
-		n, err := f.outer.Read(buf)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
+		err := readPacket(f.outer, func(packet, _ []byte, _ unix.Sockaddr) {
+			b.mu.Lock()
+			f.used = time.Now()
+			b.in += int64(len(packet))
+			b.mu.Unlock()
+			b.answer(f.router, packet, f.key.src, f.key.dst)
+		})
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case errors.Is(err, os.ErrDeadlineExceeded):
 			b.mu.Lock()
 			idle := time.Since(f.used) >= b.d.limits.Idle
 			b.mu.Unlock()
-			if idle || f.ctx.Err() != nil {
+			if idle {
 				return
 			}
-			continue
 		}
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			continue // nobody listens there now
-		}
-		b.mu.Lock()
-		f.used = time.Now()
-		b.in += int64(n)
-		b.mu.Unlock()
-		b.answer(f.router, buf[:n], f.key.src, f.key.dst)
+		// Another error is that nobody listens there now.
 	}
 }
 
