@@ -15,7 +15,7 @@ const (
 	subscriberQueue = 1024
 	// subscriberLag is how far behind a subscriber to all sandboxes may be
 	// before it is told how much it missed and goes on with the present.
-	subscriberLag = 10_000
+	subscriberLag = 4_000
 	// eventPage is how many events are read from the store at once.
 	eventPage = 256
 	// recheckTime is how long a subscription goes on without asking whether

@@ -56,9 +56,9 @@ func over(t *testing.T, sub *sandbox.Subscription) {
 // time, to be quick.
 func (w *world) log(id string, n int) {
 	w.t.Helper()
-	for ; n > 0; n -= 20 {
+	for ; n > 0; n -= 100 {
 		_, err := w.store.UpdateSandbox(w.t.Context(), id, func(*sandbox.Sandbox) ([]sandbox.Event, error) {
-			return make([]sandbox.Event, min(n, 20)), nil
+			return make([]sandbox.Event, min(n, 100)), nil
 		})
 		if err != nil {
 			w.t.Error(err)
@@ -138,7 +138,7 @@ func TestSubscribeToAll(t *testing.T) {
 // Many events under many writers: those who read slowly, or not at all for a
 // while, get all of one sandbox in order, and nobody is held up.
 func TestSubscribeSlowly(t *testing.T) {
-	const sandboxes, each = 4, 2000
+	const sandboxes, each = 3, 1200
 	w := newWorld(t)
 	var ids []string
 	for range sandboxes {
@@ -197,7 +197,7 @@ func TestSubscribeSlowly(t *testing.T) {
 // A subscriber to all that is very far behind is told how much it missed, and
 // goes on with the present without a gap.
 func TestSubscribeMissed(t *testing.T) {
-	const many = 13_000
+	const many = 6_000
 	w := newWorld(t)
 	s := w.create(alice, sandbox.CreateRequest{})
 	sub := w.subscribe(alice, "", -1)
