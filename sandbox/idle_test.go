@@ -94,7 +94,7 @@ func TestIdleSessionThatPrints(t *testing.T) {
 	s := idleBox(w)
 	w.exec(alice, s.ID, "mkfifo", "go")
 	pr, pw := io.Pipe()
-	_, err := w.engine.As(alice).Start(t.Context(), s.ID, guest.Command{Script: "while read x <go; do echo $x; done"}, guest.Output{Stdout: pw})
+	_, err := w.engine.As(alice).Start(t.Context(), s.ID, guest.Command{Script: "exec 3<>go; while read x <&3; do echo $x; done"}, guest.Output{Stdout: pw})
 	if err != nil {
 		t.Fatal(err)
 	}
