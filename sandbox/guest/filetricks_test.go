@@ -5,8 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sandgate/sandgate/sandbox/fault"
 	"github.com/sandgate/sandgate/sandbox/guest"
@@ -208,18 +211,19 @@ func TestPID1StaysSmall(t *testing.T) {
 	c := startGuest(t, true).relay(t).conn
 	const build = `p=$(printf 'dd/%.0s' $(seq 500)); mkdir -p deep wide; i=0
 		while [ $i -lt 20 ]; do mkdir -p next/$p && mv deep next/$p && mv next deep || exit 1; i=$((i+1)); done
-		cd wide && seq 1 50000 | xargs touch`
+		cd wide && seq 1 10000 | xargs touch`
 	if exit, out, errs := run(t, c, guest.Command{Script: build}, nil); exit.Status() != 0 || out+errs != "" {
 		t.Fatal(out, errs)
 	}
-	ctx := testContext(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // much is done here
+	defer cancel()
 	count := 0
 	l, err := c.ListFiles(ctx, ".", guest.ListOptions{Recursive: true}, func(guest.FileInfo) error { count++; return nil })
-	if err != nil || l.Skipped != 1 || count < 51_000 {
+	if err != nil || l.Skipped != 1 || count < 11_000 {
 		t.Errorf("%d, %+v %v", count, l, err)
 	}
 	for _, f := range []guest.Format{guest.TarGz, guest.Zip} {
-		if done, err := c.Download(ctx, ".", f, "", io.Discard); err != nil || done.Files != 50_000 || done.Skipped != 1 {
+		if done, err := c.Download(ctx, ".", f, "", io.Discard); err != nil || done.Files != 10_000 || done.Skipped != 1 {
 			t.Errorf("%+v %v", done, err)
 		}
 	}
@@ -228,10 +232,16 @@ func TestPID1StaysSmall(t *testing.T) {
 	}
 	_, out, _ := run(t, c, guest.Command{Script: "ls; sed -n 's/^VmHWM:\\s*//p' /proc/1/status"}, nil)
 	var kb int
-	if _, err := fmt.Sscanf(out, "wide\n%d kB", &kb); err != nil || kb > 100<<10 {
+	if _, err := fmt.Sscanf(out, "wide\n%d kB", &kb); err != nil || kb > 64<<10 && !raceDetector() {
 		t.Errorf("%q %v", out, err)
 	}
 	t.Logf("the guest took at most %d KiB", kb)
+}
+
+// raceDetector reports whether this program was built with it: it takes memory.
+func raceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
 }
 
 // An older guest, which knows nothing of all this, is not even asked.
