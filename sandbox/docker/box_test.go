@@ -3,8 +3,11 @@ package docker_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"testing"
+
+	"github.com/moby/moby/client"
 
 	"github.com/sandgate/sandgate/sandbox/docker"
 	"github.com/sandgate/sandgate/sandbox/driver"
@@ -65,14 +68,34 @@ func boot(t *testing.T, cfg docker.Config, change func(*driver.Spec)) *box {
 	return b
 }
 
+// container is the id of the sandbox's only container.
+func (b *box) container(t *testing.T) string {
+	t.Helper()
+	list, err := engine(t).ContainerList(t.Context(), client.ContainerListOptions{
+		All: true, Filters: byID(b.id).Add("label", "sandgate.state="+b.d.State()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 {
+		t.Fatalf("%s has %d containers", b.id, len(list.Items))
+	}
+	return list.Items[0].ID
+}
+
 func (b *box) start(t *testing.T) {
 	t.Helper()
 	if err := b.d.Start(t.Context(), b.id); err != nil {
 		t.Fatal(err)
 	}
+	b.connect(t)
+}
+
+func (b *box) connect(t *testing.T) {
+	t.Helper()
 	stream, err := b.d.Dial(t.Context(), b.id)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(err, errors.Unwrap(err))
 	}
 	if b.conn, err = guest.Connect(t.Context(), stream); err != nil {
 		t.Fatal(err)

@@ -172,6 +172,7 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 // what is left of an attempt is found again.
 func (d *Driver) removeParts(ctx context.Context, id string) error {
 	d.cutStreams(id)
+	d.dials.forget(id)
 	if err := d.removeContainers(ctx, id, ""); err != nil {
 		return err
 	}
@@ -186,7 +187,7 @@ func (d *Driver) removeParts(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	if err := d.removeRestored(id, -1); err != nil {
+	if err := d.removeRestored(ctx, id, -1); err != nil {
 		return err
 	}
 	if err := os.Remove(d.passingRecord(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -208,6 +209,11 @@ func (d *Driver) removeContainers(ctx context.Context, id, keep string) error {
 	for _, c := range list.Items {
 		if slices.Contains(c.Names, "/"+keep) {
 			continue
+		}
+		if c.State == container.StatePaused { // see kill
+			if err := d.unpause(ctx, c.ID, false); err != nil {
+				return err
+			}
 		}
 		_, err := d.cli.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		if errdefs.IsConflict(err) { // "removal is already in progress"

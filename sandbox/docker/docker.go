@@ -68,6 +68,7 @@ type Driver struct {
 	images keyed // imports of one digest
 	guests keyed // copies of one program
 	layers keyed // work on one saved layer
+	dials  gate  // between relays being started and pauses
 
 	mu      sync.Mutex
 	volumes map[string]string               // of guest programs, by path; whole
@@ -127,6 +128,7 @@ func New(cfg Config) (*Driver, error) {
 			return nil, fault.Wrap(err, fault.Internal, "the state folder %s cannot be written", stateDir)
 		}
 	}
+	d.releaseAll()
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stop = cancel
 	d.work.Go(func() { d.watchOOM(ctx) })

@@ -105,6 +105,9 @@ func (d *Driver) askToStop(ctx context.Context, id string, grace time.Duration) 
 	if err != nil || c.state() != driver.Running {
 		return "", err
 	}
+	if err := d.letGo(ctx, id, c); err != nil {
+		return "", err
+	}
 	if grace > 0 {
 		_, err := d.cli.ContainerKill(ctx, d.container(id), client.ContainerKillOptions{Signal: "SIGTERM"})
 		if err != nil && !notRunning(err) {
@@ -114,10 +117,19 @@ func (d *Driver) askToStop(ctx context.Context, id string, grace time.Duration) 
 	return c.State.StartedAt, nil
 }
 
-// kill ends a sandbox at once and waits until it has.
+// kill ends a sandbox at once and waits until it has. It is called with the
+// sandbox's lock held: an engine may wait for ever for the end of a container
+// that is paused.
 func (d *Driver) kill(ctx context.Context, id string) error {
 	d.cutStreams(id)
-	_, err := d.cli.ContainerKill(ctx, d.container(id), client.ContainerKillOptions{Signal: "SIGKILL"})
+	c, err := d.inspect(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := d.letGo(ctx, id, c); err != nil {
+		return err
+	}
+	_, err = d.cli.ContainerKill(ctx, d.container(id), client.ContainerKillOptions{Signal: "SIGKILL"})
 	if err != nil && !notRunning(err) {
 		return d.engineError(ctx, err, "stop the sandbox")
 	}

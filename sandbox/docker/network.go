@@ -52,7 +52,7 @@ func (d *Driver) connect(ctx context.Context, id string) error {
 		return err
 	}
 	if d.network == nil {
-		return fault.New(fault.Unsupported, "sandbox %s has a network, and the server has no network service to connect it with", id).About("sandbox")
+		return fault.New(fault.Unavailable, "sandbox %s has a network, and the server has no network service to connect it with", id).About("sandbox")
 	}
 	namespace, err := d.namespace(ctx, id, o)
 	if err != nil {

@@ -44,6 +44,11 @@ func (d *Driver) watchOOM(ctx context.Context) {
 
 // endOOM kills a sandbox, unless the event belongs to an earlier life of it.
 func (d *Driver) endOOM(ctx context.Context, id string, at time.Time) {
+	unlock, err := d.locks.lock(ctx, id)
+	if err != nil {
+		return // the driver is closed; the next one reads the event again
+	}
+	defer unlock()
 	c, err := d.inspect(ctx, id)
 	if err != nil || c.state() != driver.Running {
 		return

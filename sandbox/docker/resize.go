@@ -13,8 +13,12 @@ import (
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
 
-// unlimited is how an update says that a limit ends; 0 says that it stays.
-const unlimited = -1
+// How an update says that a limit ends: 0 says that it stays. For memory the
+// engine has no word, so it is given more than there is.
+const (
+	unlimited       = -1
+	unlimitedMemory = 1 << 50
+)
 
 // Resize implements driver.Resizer.
 func (d *Driver) Resize(ctx context.Context, id string, limits driver.Limits) error {
@@ -93,7 +97,7 @@ func (d *Driver) fits(ctx context.Context, id string, limits, now driver.Limits)
 
 // resources is an update that sets every limit.
 func (d *Driver) resources(l driver.Limits) *container.Resources {
-	r := &container.Resources{Memory: unlimited, MemorySwap: unlimited}
+	r := &container.Resources{Memory: unlimitedMemory, MemorySwap: unlimitedMemory}
 	if l.MemoryBytes > 0 {
 		r.Memory, r.MemorySwap = l.MemoryBytes, l.MemoryBytes // both together: no swap
 	}
@@ -113,7 +117,10 @@ func (d *Driver) resources(l driver.Limits) *container.Resources {
 
 // limitsOf reads the limits of a container.
 func limitsOf(h *container.HostConfig) driver.Limits {
-	l := driver.Limits{MemoryBytes: max(h.Memory, 0), CPUMillis: h.NanoCPUs / 1e6}
+	l := driver.Limits{CPUMillis: h.NanoCPUs / 1e6}
+	if h.Memory > 0 && h.Memory < unlimitedMemory {
+		l.MemoryBytes = h.Memory
+	}
 	if h.PidsLimit != nil {
 		l.Processes = max(*h.PidsLimit, 0)
 	}

@@ -109,7 +109,7 @@ func (d *Driver) removeOthers(ctx context.Context, id string, generation int) er
 	if err := d.removeVolumes(ctx, id, func(name string) bool { return !d.ofGeneration(name, id, generation) }); err != nil {
 		return err
 	}
-	return d.removeRestored(id, generation)
+	return d.removeRestored(ctx, id, generation)
 }
 
 // ofGeneration reports whether a volume of a sandbox belongs to a generation.
@@ -117,9 +117,9 @@ func (d *Driver) ofGeneration(volume, id string, generation int) bool {
 	return strings.HasPrefix(volume, d.containerOf(id, generation)+"-")
 }
 
-// removeRestored removes the layers that a sandbox was restored from, but for
-// that of one generation; -1 keeps none.
-func (d *Driver) removeRestored(id string, keep int) error {
+// removeRestored removes the layers that a sandbox was restored from, with
+// their images, but for that of one generation; -1 keeps none.
+func (d *Driver) removeRestored(ctx context.Context, id string, keep int) error {
 	left, err := d.restoredOf(id)
 	if err != nil {
 		return err
@@ -127,6 +127,9 @@ func (d *Driver) removeRestored(id string, keep int) error {
 	for _, dir := range left {
 		if keep > 0 && dir == d.restored(id, keep) {
 			continue
+		}
+		if err := d.removeImagesOf(ctx, dir); err != nil {
+			return err
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			return diskFault(err, "the state folder cannot be written")

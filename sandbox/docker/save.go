@@ -50,12 +50,13 @@ func (d *Driver) saveable(ctx context.Context, id string) (unlock func(), o obse
 	if !driver.ValidID(id) {
 		return nil, o, r, notFound(id)
 	}
-	if unlock, err = d.locks.lock(ctx, id); err != nil {
+	release, err := d.locks.lock(ctx, id)
+	if err != nil {
 		return nil, o, r, fault.From(err)
 	}
 	defer func() {
 		if err != nil {
-			unlock()
+			release()
 		}
 	}()
 	if o, err = d.inspect(ctx, id); err != nil {
@@ -68,7 +69,7 @@ func (d *Driver) saveable(ctx context.Context, id string) (unlock func(), o obse
 	if !ok {
 		return nil, o, r, fault.New(fault.Unsupported, "sandbox %s was made by a version of sandgate that saved no layers; make it anew", id).About("sandbox")
 	}
-	return unlock, o, r, nil
+	return release, o, r, nil
 }
 
 // saving is one Save under way.

@@ -24,22 +24,29 @@ func (d *Driver) Dial(ctx context.Context, id string) (io.ReadWriteCloser, error
 	if !driver.ValidID(id) {
 		return nil, notFound(id)
 	}
-	s, err := d.dial(ctx, id)
-	if !fault.Is(err, fault.State) {
-		return s, err
+	for began := time.Now(); ; {
+		s, err := d.dial(ctx, id)
+		if !fault.Is(err, fault.State) || time.Since(began) > pauseSettles {
+			return s, err
+		}
+		// It does not run, or is held still by nobody.
+		o, ierr := d.inspect(ctx, id)
+		if ierr != nil || o.State == nil || !o.State.Running {
+			return nil, err
+		}
+		if err := d.wake(ctx, id); err != nil {
+			return nil, err
+		}
 	}
-	// It does not run, or it is held still for a moment.
-	o, ierr := d.inspect(ctx, id)
-	if ierr != nil || o.State == nil || !o.State.Paused {
-		return nil, err
-	}
-	if err := d.wake(ctx, id); err != nil {
-		return nil, err
-	}
-	return d.dial(ctx, id)
 }
 
 func (d *Driver) dial(ctx context.Context, id string) (io.ReadWriteCloser, error) {
+	relay := ""
+	leave, err := d.dials.enter(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { leave(relay) }()
 	exec, err := d.cli.ExecCreate(ctx, d.container(id), client.ExecCreateOptions{
 		User: "0:0", AttachStdin: true, AttachStdout: true, AttachStderr: true,
 		WorkingDir: "/", Cmd: []string{driver.GuestPath, "relay"},
@@ -56,6 +63,7 @@ func (d *Driver) dial(ctx context.Context, id string) (io.ReadWriteCloser, error
 	case err != nil:
 		return nil, d.engineError(ctx, err, "open a stream")
 	}
+	relay = exec.ID // whatever comes of it
 	attached, err := d.cli.ExecAttach(ctx, exec.ID, client.ExecAttachOptions{})
 	switch {
 	case errdefs.IsConflict(err), errdefs.IsNotFound(err): // it ended meanwhile
@@ -63,7 +71,7 @@ func (d *Driver) dial(ctx context.Context, id string) (io.ReadWriteCloser, error
 	case err != nil:
 		return nil, d.engineError(ctx, err, "open a stream")
 	}
-	s := &stream{conn: attached.Conn, frames: attached.Reader}
+	s := &stream{conn: attached.Conn, frames: attached.Reader, started: func() { d.dials.started(id, exec.ID) }}
 	s.leave = d.enter(id, s)
 	return s, nil
 }
@@ -119,6 +127,8 @@ type stream struct {
 	closed sync.Once
 	leave  func() // called once, by Close
 
+	started func() // called when the relay has said something
+
 	// For Read alone.
 	frames *bufio.Reader
 	left   uint32 // of the frame under way
@@ -155,7 +165,10 @@ func (s *stream) read(b []byte) (int, error) {
 		if s.kind == frameStdout {
 			n, err := s.frames.Read(b[:min(len(b), int(s.left))])
 			s.left -= uint32(n)
-			s.spoke = s.spoke || n > 0
+			if n > 0 && !s.spoke {
+				s.spoke = true
+				s.started()
+			}
 			return n, cut(err)
 		}
 		if err := s.skip(); err != nil {

@@ -25,7 +25,7 @@ func over(tb testing.TB, r io.Reader) *stream {
 	tb.Helper()
 	a, b := net.Pipe()
 	tb.Cleanup(func() { a.Close(); b.Close() })
-	return &stream{conn: a, leave: func() {}, frames: bufio.NewReaderSize(r, 16)}
+	return &stream{conn: a, leave: func() {}, started: func() {}, frames: bufio.NewReaderSize(r, 16)}
 }
 
 func TestStreamDemux(t *testing.T) {
