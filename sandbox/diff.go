@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"io"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -43,11 +44,16 @@ func (a *Actor) Diff(ctx context.Context, from, to Point) ([]Change, error) {
 	if len(found) > maxChanges {
 		return nil, fault.New(fault.Exhausted, "more than %d paths differ; compare points that have more in common", maxChanges).About("diff")
 	}
-	changes := make([]Change, len(found))
-	for i, c := range found {
-		changes[i] = Change{
-			Path: c.Path, Kind: ChangeKind(c.Kind), Type: string(c.Type), Size: c.Size, Mode: c.Mode, Why: c.Why, Mtime: c.ModTime,
+	changes := make([]Change, 0, len(found))
+	for _, c := range found {
+		if c.Why == "owner" && os.Geteuid() != 0 {
+			// A plain user's server has no other owners than that user: who
+			// owns a file on the host and who inside cannot be compared.
+			continue
 		}
+		changes = append(changes, Change{
+			Path: c.Path, Kind: ChangeKind(c.Kind), Type: string(c.Type), Size: c.Size, Mode: c.Mode, Why: c.Why, Mtime: c.ModTime,
+		})
 	}
 	return changes, nil
 }
