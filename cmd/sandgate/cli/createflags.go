@@ -59,25 +59,14 @@ func (f *createFlags) request(a *app) (r api.CreateRequest, usedStdin bool, err 
 	if f.memory+f.cpu+f.disk != "" {
 		r.Resources = &api.Resources{Memory: f.memory, CPU: f.cpu, Disk: f.disk}
 	}
-	if err := errors.Join(
-		check("memory", f.memory, sandbox.ParseBytes),
-		check("cpu", f.cpu, sandbox.ParseCPU),
-		check("disk", f.disk, sandbox.ParseBytes),
-	); err != nil {
+	if err := checkResources(f.memory, f.cpu, f.disk); err != nil {
 		return r, false, err
 	}
 	if f.network || len(f.allow) > 0 {
 		r.Network = &api.Network{Enabled: true, Allow: f.allow}
 	}
-	for _, kv := range f.env {
-		k, v, ok := strings.Cut(kv, "=")
-		if !ok || k == "" {
-			return r, false, flagError("env", fmt.Errorf("%q is not KEY=VALUE", kv))
-		}
-		if r.Env == nil {
-			r.Env = map[string]string{}
-		}
-		r.Env[k] = v
+	if r.Env, err = assignments("env", f.env); err != nil {
+		return r, false, err
 	}
 	if f.metadata != "" {
 		if err := json.Unmarshal([]byte(f.metadata), &r.Metadata); err != nil || r.Metadata == nil {
@@ -98,6 +87,14 @@ func check[T any](flag, value string, parse func(string) (T, error)) error {
 		return flagError(flag, err)
 	}
 	return nil
+}
+
+// checkResources checks the flags that hold limits.
+func checkResources(memory, cpu, disk string) error {
+	return errors.Join(
+		check("memory", memory, sandbox.ParseBytes),
+		check("cpu", cpu, sandbox.ParseCPU),
+		check("disk", disk, sandbox.ParseBytes))
 }
 
 // duration checks a flag that holds a duration.

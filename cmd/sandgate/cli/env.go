@@ -87,6 +87,12 @@ func marshalIndent(v any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode JSON: %w", err)
 	}
+	return append(escapeControls(raw), '\n'), nil
+}
+
+// escapeControls escapes in JSON the control characters that encoding/json lets
+// through.
+func escapeControls(raw []byte) []byte {
 	out := make([]byte, 0, len(raw)+1)
 	for i := 0; i < len(raw); i++ {
 		switch {
@@ -99,7 +105,7 @@ func marshalIndent(v any) ([]byte, error) {
 			out = append(out, raw[i])
 		}
 	}
-	return append(out, '\n'), nil
+	return out
 }
 
 // note tells a person something beside the result.

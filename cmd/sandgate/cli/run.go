@@ -13,7 +13,7 @@ import (
 func (a *app) runCommand() *cobra.Command {
 	var f createFlags
 	var timeout string
-	var quiet, noStdin, asJSON bool
+	var quiet, noStdin, timestamps, asJSON bool
 	cmd := &cobra.Command{
 		Use: "run [flags] -- <command>", Short: "Run one command in a sandbox of its own",
 		Long: `Make a sandbox, run one command in it, and delete the sandbox, whatever happens,
@@ -36,10 +36,11 @@ also when this program dies. Streams, Ctrl-C and exit codes are as with exec.`,
 				r.Timeout = &api.Timeouts{Execution: timeout}
 			}
 			r.Command = &api.Command{Exec: args, Mode: string(sandbox.Oneshot), Attended: true}
+			r.Stream = &api.StreamConfig{Timestamps: timestamps}
 			follow := following{}
 			if a.hasStdin() && !noStdin && !usedStdin {
 				follow.in = a.Stdin
-				r.Stream = &api.StreamConfig{Stdin: api.StreamPipe}
+				r.Stream.Stdin = api.StreamPipe
 			}
 			c, err := a.connect(cmd.Context())
 			if err != nil {
@@ -61,6 +62,7 @@ also when this program dies. Streams, Ctrl-C and exit codes are as with exec.`,
 	fl := cmd.Flags()
 	fl.StringVar(&timeout, "timeout", "", "end the command after so long, such as 30s (default: the server's)")
 	fl.BoolVarP(&quiet, "quiet", "q", false, "show no output of the command")
+	fl.BoolVar(&timestamps, "timestamps", false, "begin each line of output with the time it was printed at")
 	fl.BoolVarP(&noStdin, "no-stdin", "n", false, "do not pass standard input on")
 	jsonFlag(cmd, &asJSON)
 	return cmd

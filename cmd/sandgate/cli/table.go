@@ -85,7 +85,7 @@ func (a *app) statusStyle(status string) string {
 	switch sandbox.Status(status) {
 	case sandbox.Idle, sandbox.Running, "completed":
 		colour = "2"
-	case sandbox.Creating, sandbox.Stopping, sandbox.Paused, sandbox.Suspended, "queued":
+	case sandbox.Creating, sandbox.Stopping, sandbox.Paused, sandbox.Suspended, "queued", "pending":
 		colour = "3"
 	case sandbox.Failed, "timeout":
 		colour = "1"
