@@ -244,7 +244,7 @@ func (r *run) resume() {
 	for id := range b.jobs {
 		j, err := r.jobOps().Job(r.ctx(), id, 0)
 		if (err != nil || j.Status != sandbox.JobRunning) && !r.gate.died() {
-			r.t.Errorf("job %s is %s, %v after a resume of %s; it must run on", id, j.Status, err, b.id)
+			r.t.Errorf("job %s is %s (%s), %v after a resume of %s; it must run on", id, j.Status, j.Error, err, b.id)
 		}
 	}
 }
