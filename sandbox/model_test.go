@@ -31,11 +31,11 @@ func TestModel(t *testing.T) {
 				unsupported = map[string]string{driver.FeatureCheckpoint: "not in this world"}
 			}
 			modeltest.Run(t, modeltest.Harness{
-				Driver:  func(*testing.T) driver.Driver { return fake.New(fake.Config{Host: host, Unsupported: unsupported}) },
-				Rootfs:  driver.Rootfs{Layers: []string{t.TempDir()}},
-				Guest:   driver.Guest{Path: guestProgram(t)},
-				Steps:   steps,
-				Kill:    host.Kill,
+				Driver: func(*testing.T) driver.Driver { return fake.New(fake.Config{Host: host, Unsupported: unsupported}) },
+				Rootfs: driver.Rootfs{Layers: []string{t.TempDir()}},
+				Guest:  driver.Guest{Path: guestProgram(t)},
+				Steps:  steps,
+				Kill:   host.Kill,
 				Full: func(*testing.T) func() {
 					host.FailNext(fake.Create, fault.New(fault.Exhausted, "the disk is full"))
 					return func() { host.FailNext(fake.Create, nil) }
