@@ -53,7 +53,7 @@ type router struct {
 // newBox makes the box of a record.
 func (d *daemon) newBox(id string, rec record) (*box, error) {
 	// Who wrote the rule had the right to; that was the server's to check.
-	rules, err := egress.Parse(rec.Allow, true)
+	rules, err := egress.Parse(rec.rules(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -286,7 +286,7 @@ func (b *box) setPolicy(allow []string) error {
 	for _, f := range flows {
 		f.recheck()
 	}
-	b.rec.Allow = allow
+	b.rec.Open, b.rec.Allow = allow == nil, allow
 	return b.save()
 }
 
@@ -329,6 +329,7 @@ func (b *box) settle(c *conn) {
 	defer b.mu.Unlock()
 	if _, ok := b.conns[c]; ok {
 		delete(b.conns, c)
+		b.d.room.Add(1)
 		b.in, b.out = b.in+in, b.out+out
 	}
 }

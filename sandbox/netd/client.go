@@ -73,7 +73,7 @@ func (c *Client) Detach(ctx context.Context, id string) error {
 // Rules that open private networks are taken: whether their author has the
 // right to write them is checked before, by egress.Parse. Codes: Invalid.
 func (c *Client) SetPolicy(ctx context.Context, id string, allow []string) error {
-	return c.do(ctx, call{Call: callPolicy, ID: id, Allow: allow})
+	return c.do(ctx, call{Call: callPolicy, ID: id, Open: allow == nil, Allow: allow})
 }
 
 // Traffic returns the bytes that went to and came from a sandbox since it was

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sandgate/sandgate/sandbox/driver"
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
@@ -38,7 +40,7 @@ type Config struct {
 
 // Limits bound what one sandbox can make the daemon hold.
 type Limits struct {
-	Connections int           // at once; 4096
+	Connections int           // at once; 1024
 	Flows       int           // of UDP, at once; 512
 	Questions   int           // to the name server, at once; 64
 	Handshake   time.Duration // until a connection says whom it is for; 5 s
@@ -51,7 +53,7 @@ func (l Limits) orDefault() Limits {
 			*v = d
 		}
 	}
-	def(&l.Connections, 4096)
+	def(&l.Connections, 1024)
 	def(&l.Flows, 512)
 	def(&l.Questions, 64)
 	if l.Handshake == 0 {
@@ -84,6 +86,9 @@ type daemon struct {
 	lock     *os.File // held as long as this is the daemon of the folder
 	listener *net.UnixListener
 
+	// room is how many more connections of all sandboxes there may be.
+	room atomic.Int64
+
 	// calls is held for reading by every call, and for writing while all is
 	// handed over to another process.
 	calls  sync.RWMutex
@@ -104,6 +109,7 @@ func Run(ctx context.Context, cfg Config) error {
 		dir: folder(cfg.Dir), root: os.Geteuid() == 0, limits: cfg.Limits.orDefault(), log: cfg.Log, build: buildID("/proc/self/exe"),
 		outside: newOutside(cfg.Resolver, cfg.Forbidden), journal: newJournal(time.Now), boxes: map[string]*box{},
 	}
+	d.room.Store(roomForConnections())
 	d.ctx, d.stop = context.WithCancel(ctx)
 	defer d.stop()
 	if err := d.dir.prepare(); err != nil {
@@ -117,6 +123,16 @@ func Run(ctx context.Context, cfg Config) error {
 		ready = func() {}
 	}
 	return d.serve(ready)
+}
+
+// roomForConnections is how many connections the descriptors of this process
+// are enough for: each has two sockets, and up to two pipes while it is busy.
+func roomForConnections() int64 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		limit.Cur = 1024
+	}
+	return int64(min(limit.Cur, 1<<20)) / 8
 }
 
 // begin takes over from a running daemon, or from a dead one.
@@ -152,7 +168,7 @@ func (d *daemon) takeLock() error {
 	defer cancel()
 	f, err := lockFile(ctx, d.dir.lockFile())
 	if fault.Is(err, fault.Timeout) {
-		return fault.Wrap(err, fault.Busy, "a network daemon runs on %s already", d.dir)
+		return fault.New(fault.Busy, "a network daemon runs on %s already", d.dir)
 	}
 	d.lock = f
 	return err
@@ -270,7 +286,7 @@ func (d *daemon) on(id string, make bool, f func(*box) error) error {
 		if b == nil && make {
 			// Nothing is allowed until somebody says so.
 			var err error
-			if b, err = d.newBox(id, record{Allow: []string{}}); err != nil {
+			if b, err = d.newBox(id, record{}); err != nil {
 				d.mu.Unlock()
 				return err
 			}

@@ -41,7 +41,8 @@ const (
 type call struct {
 	Call  string   `json:"call"`
 	ID    string   `json:"id,omitempty"`
-	Allow []string `json:"allow"` // null: everything public
+	Open  bool     `json:"open,omitempty"` // everything public
+	Allow []string `json:"allow,omitempty"`
 	After uint64   `json:"after,omitempty"`
 	Wait  int64    `json:"wait,omitempty"` // milliseconds
 	Fix   bool     `json:"fix,omitempty"`

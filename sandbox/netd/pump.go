@@ -150,7 +150,7 @@ func spliceFD(from, to, size int) (int, error) {
 }
 
 const (
-	pipeSize  = 512 << 10
+	pipeSize  = 256 << 10
 	idlePipes = 32
 )
 

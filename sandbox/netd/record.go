@@ -13,14 +13,31 @@ import (
 
 // record is what is kept of one sandbox over a death of netd.
 type record struct {
-	// Allow are the rules as they were given: null allows everything public.
-	Allow []string `json:"allow"`
+	// Open allows everything public; Allow are the rules otherwise. What is
+	// missing in a record allows nothing.
+	Open  bool     `json:"open,omitempty"`
+	Allow []string `json:"allow,omitempty"`
 	// Foreign is the inode of a namespace that somebody else has made and we
 	// have connected; zero when S is ours.
 	Foreign uint64 `json:"foreign,omitempty"`
 	// In and Out are bytes so far, as of the last writing.
 	In  int64 `json:"in,omitempty"`
 	Out int64 `json:"out,omitempty"`
+}
+
+// rules are what egress.Parse takes.
+func (r record) rules() []string { return rules(r.Open, r.Allow) }
+
+// rules turns the form that is written into that of egress.Parse, in which nil
+// allows everything.
+func rules(open bool, allow []string) []string {
+	switch {
+	case open:
+		return nil
+	case allow == nil:
+		return []string{}
+	}
+	return allow
 }
 
 // folder is the state folder of a netd.

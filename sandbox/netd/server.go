@@ -145,7 +145,7 @@ func (d *daemon) do(q call, files []*os.File) (res result, out *os.File, err err
 	case callDetach:
 		err = d.detach(q.ID)
 	case callPolicy:
-		err = d.on(q.ID, true, func(b *box) error { return b.setPolicy(q.Allow) })
+		err = d.on(q.ID, true, func(b *box) error { return b.setPolicy(rules(q.Open, q.Allow)) })
 	case callTraffic:
 		err = fault.New(fault.NotFound, "no sandbox %s is connected", q.ID)
 		if ferr := d.on(q.ID, false, func(b *box) error { res.In, res.Out = b.traffic(); err = nil; return nil }); ferr != nil {

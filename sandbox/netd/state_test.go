@@ -78,6 +78,26 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
+// What a record does not say is not allowed.
+func TestRecordsFailClosed(t *testing.T) {
+	d := folder(t.TempDir())
+	must(t, d.prepare())
+	for text, want := range map[string]int{"{}": 0, `{"allow":null}`: 0, `{"allow":["a.test"]}`: 1, `{"open":true}`: -1} {
+		must(t, os.WriteFile(d.record("sbx-r"), []byte(text), 0o600))
+		rec, err := d.readRecord("sbx-r")
+		must(t, err)
+		p, err := egress.Parse(rec.rules(), false)
+		must(t, err)
+		if got := len(p.Strings()); p == nil && want != -1 || p != nil && got != want {
+			t.Errorf("%s gives %d rules, open %v", text, got, p == nil)
+		}
+	}
+	must(t, d.writeRecord("sbx-r", record{Open: true, In: 5}))
+	if rec, err := d.readRecord("sbx-r"); err != nil || !rec.Open || rec.In != 5 {
+		t.Errorf("%+v %v", rec, err)
+	}
+}
+
 func TestJournal(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	j := newJournal(func() time.Time { return now })

@@ -175,6 +175,7 @@ func (b *box) takeConn(h *handedConn, files []*os.File) error {
 		}
 	}
 	b.conns[c] = struct{}{}
+	b.d.room.Add(-1)
 	return nil
 }
 

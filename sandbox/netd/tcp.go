@@ -63,12 +63,20 @@ func (b *box) accepted(r *router, inner *net.TCPConn) {
 	c := b.newConn(r, inner, netip.AddrPortFrom(dst.Addr().Unmap(), dst.Port()))
 	b.mu.Lock()
 	full := len(b.conns) >= b.d.limits.Connections
-	if !full {
+	crowded := !full && b.d.room.Add(-1) < 0
+	if !full && !crowded {
 		b.conns[c] = struct{}{}
 	}
 	b.mu.Unlock()
+	if crowded {
+		b.d.room.Add(1)
+		b.refuse(Refused, egress.TCP, c.dst, c.name, "too many connections of all sandboxes at once", "")
+	}
 	if full {
 		b.refuse(Refused, egress.TCP, c.dst, c.name, "too many connections at once", "")
+	}
+	if full || crowded {
+		c.cancel()
 		reset(inner)
 		return
 	}

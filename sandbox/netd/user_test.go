@@ -111,8 +111,7 @@ func TestPlainUser(t *testing.T) {
 
 	// Without the daemon nothing gets out; a new one waits for the next start.
 	w.kill()
-	if c, err := g.dial("tcp", "203.0.113.10:7"); err == nil {
-		c.Close()
+	if got, _ := g.tcp("203.0.113.10:7", "hello", 5); got != "" {
 		t.Error("something is reached while nobody decides")
 	}
 	must(t, within(w.host, func() error {
@@ -124,8 +123,7 @@ func TestPlainUser(t *testing.T) {
 	must(t, w.client.Adopt(ctx, g.id, g.ns))
 	goesOnSSH(t, g)
 	must(t, w.client.Detach(ctx, g.id))
-	if c, err := g.dial("tcp", "203.0.113.10:7"); err == nil {
-		c.Close()
+	if got, _ := g.tcp("203.0.113.10:7", "hello", 5); got != "" {
 		t.Error("something is reached after the end")
 	}
 }

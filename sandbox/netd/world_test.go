@@ -153,10 +153,15 @@ func (w *world) end() {
 	}
 }
 
-// dead reports whether a process has ended.
+// dead reports whether a process has ended, with all threads: the last one
+// closes its sockets.
 func dead(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err != nil || strings.Contains(string(b), ") Z ")
+	if err != nil {
+		return true
+	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return strings.Contains(string(b), ") Z ") && (err != nil || len(threads) <= 1)
 }
 
 // kill ends the daemon without a chance to say goodbye.
