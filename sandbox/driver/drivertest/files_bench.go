@@ -103,7 +103,10 @@ type repeated struct {
 }
 
 func (r *repeated) Read(b []byte) (int, error) {
-	n := copy(b, r.block[r.at:])
-	r.at = (r.at + n) % len(r.block)
-	return n, nil
+	for n := 0; n < len(b); {
+		copied := copy(b[n:], r.block[r.at:])
+		r.at = (r.at + copied) % len(r.block)
+		n += copied
+	}
+	return len(b), nil
 }
