@@ -98,6 +98,12 @@ func (c *Client) call(ctx context.Context, method, path string, q url.Values, in
 	if progress != nil {
 		req.Header.Set("Accept", contentNDJSON+", application/json")
 	}
+	return c.do(req, out, progress)
+}
+
+// do sends a request and decodes the data of the answer.
+func (c *Client) do(req *http.Request, out any, progress func(string)) error {
+	ctx := req.Context()
 	resp, err := c.send(req)
 	if err != nil {
 		return err

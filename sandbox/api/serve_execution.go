@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/base64"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/sandgate/sandgate/sandbox"
@@ -96,13 +95,11 @@ func decodeFiles(files []File) ([]sandbox.File, error) {
 		if err != nil {
 			return nil, fault.InvalidField(field+".content", "the content of %q is not base64", clip(f.Path))
 		}
-		var mode uint64
-		if f.Mode != "" {
-			if mode, err = strconv.ParseUint(f.Mode, 8, 12); err != nil {
-				return nil, fault.InvalidField(field+".mode", "%q is not a mode in octal, such as 0644", clip(f.Mode))
-			}
+		mode, err := octal(field+".mode", f.Mode)
+		if err != nil {
+			return nil, err
 		}
-		out = append(out, sandbox.File{Path: f.Path, Content: content, Mode: uint32(mode)})
+		out = append(out, sandbox.File{Path: f.Path, Content: content, Mode: mode})
 	}
 	return out, nil
 }

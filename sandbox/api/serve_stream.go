@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandgate/sandgate/sandbox"
@@ -134,7 +135,8 @@ type bodyReader struct {
 	w     http.ResponseWriter
 	r     io.Reader
 	alone bool // on its connection, which cannot be used again before its end
-	ended bool
+	read  atomic.Int64
+	ended atomic.Bool
 }
 
 // openBody opens the body of a request whose answer may come before the body
@@ -147,15 +149,16 @@ func openBody(w http.ResponseWriter, r *http.Request) *bodyReader {
 
 func (b *bodyReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
+	b.read.Add(int64(n))
 	if err == io.EOF {
-		b.ended = true
+		b.ended.Store(true)
 	}
 	return n, err
 }
 
 // leave sees to it that what is left of the body is not waited for.
 func (b *bodyReader) leave() {
-	if !b.ended && b.alone {
+	if !b.ended.Load() && b.alone {
 		b.w.Header().Set("Connection", "close")
 		_ = http.NewResponseController(b.w).SetReadDeadline(time.Now().Add(stdinGrace))
 	}

@@ -111,7 +111,7 @@ func newRoot(env Env, extra ...*cobra.Command) *cobra.Command {
 func (a *app) sandboxCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.createCommand(), a.runCommand(), a.listCommand(), a.getCommand(), a.execCommand(), a.deleteCommand(),
-		a.pauseCommand(), a.resumeCommand(), a.forkCommand(), a.updateCommand(), a.jobCommand(),
+		a.pauseCommand(), a.resumeCommand(), a.forkCommand(), a.updateCommand(), a.jobCommand(), a.fsCommand(),
 		a.envCommand(), a.statsCommand(),
 		a.eventsCommand(), a.executionCommand(), a.runtimeCommand(),
 	}
