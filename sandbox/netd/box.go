@@ -114,12 +114,8 @@ func (b *box) adopt(s *os.File) error {
 	}
 	if b.rec.Foreign != ino {
 		// A new start of the container; the other end is gone or useless.
-		if r, err := openNamespace(b.d.dir.router(b.id)); err == nil {
-			err = within(r, func() error { return removeLink(routerName) })
-			r.Close()
-			if err != nil {
-				return err
-			}
+		if err := b.unplug(); err != nil {
+			return err
 		}
 		b.rec.Foreign = ino
 		if err := b.save(); err != nil {
@@ -247,24 +243,32 @@ func (b *box) detach() error {
 		b.names.close()
 		return b.d.dir.dropRecord(b.id)
 	}
-	// The interfaces go first: the namespaces may be held by somebody.
-	err := func() error {
-		r, err := openNamespace(b.d.dir.router(b.id))
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		defer r.Close()
-		return within(r, func() error { return removeLink(routerName) })
-	}()
+	var err error
+	if b.rec.Foreign != 0 {
+		// The namespace stays, and may be connected again at once.
+		err = b.unplug()
+	}
+	// Otherwise the interfaces go with R, which nobody holds any more; that
+	// the kernel does by itself, and later.
 	err = errors.Join(err, dropNamespace(b.d.dir.sandbox(b.id)), dropNamespace(b.d.dir.router(b.id)))
 	if err != nil {
 		return err
 	}
 	b.names.close()
 	return b.d.dir.dropRecord(b.id)
+}
+
+// unplug removes the interfaces of R and S.
+func (b *box) unplug() error {
+	r, err := openNamespace(b.d.dir.router(b.id))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return within(r, func() error { return removeLink(routerName) })
 }
 
 // setPolicy gives the box other rules. They hold at once, for what runs too.

@@ -40,9 +40,17 @@ func installRules() error {
 		return fmt.Errorf("reach nftables: %w", err)
 	}
 	table := &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName}
-	// Deleting needs something to delete.
-	c.AddTable(table)
-	c.DelTable(table)
+	// Deleting makes the kernel wait for a moment, so only where there is
+	// something.
+	tables, err := c.ListTablesOfFamily(nftables.TableFamilyINet)
+	if err != nil {
+		return fmt.Errorf("list tables: %w", err)
+	}
+	for _, t := range tables {
+		if t.Name == tableName {
+			c.DelTable(t)
+		}
+	}
 	c.AddTable(table)
 	drop, accept := nftables.ChainPolicyDrop, &expr.Verdict{Kind: expr.VerdictAccept}
 	c.AddChain(&nftables.Chain{
