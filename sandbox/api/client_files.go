@@ -36,7 +36,11 @@ func (c *Client) PutFile(ctx context.Context, ref, path string, o PutOptions, co
 
 // ReadFile copies a file of a sandbox to w. An error of w comes back as it is.
 func (c *Client) ReadFile(ctx context.Context, ref, path string, w io.Writer) error {
-	return c.receive(ctx, "/fs/%s", "sandbox", ref, url.Values{"path": {path}}, w)
+	p, err := pathOf("/fs/%s", "sandbox", ref)
+	if err != nil {
+		return err
+	}
+	return c.receive(ctx, p, url.Values{"path": {path}}, w)
 }
 
 // ListFilesOptions say what ListFiles lists.
@@ -110,7 +114,11 @@ func (c *Client) Download(ctx context.Context, ref, path, format string, w io.Wr
 	q := url.Values{}
 	set(q, "path", path)
 	set(q, "format", format)
-	return c.receive(ctx, "/fs/download/%s", "sandbox", ref, q, w)
+	p, err := pathOf("/fs/download/%s", "sandbox", ref)
+	if err != nil {
+		return err
+	}
+	return c.receive(ctx, p, q, w)
 }
 
 // Upload unpacks an archive into a directory of a sandbox. An empty format is
@@ -127,11 +135,7 @@ func (c *Client) Upload(ctx context.Context, ref, path, format string, archive i
 }
 
 // receive copies the bytes that answer a request to w.
-func (c *Client) receive(ctx context.Context, format, kind, id string, q url.Values, w io.Writer) error {
-	path, err := pathOf(format, kind, id)
-	if err != nil {
-		return err
-	}
+func (c *Client) receive(ctx context.Context, path string, q url.Values, w io.Writer) error {
 	if len(q) > 0 {
 		path += "?" + q.Encode()
 	}
