@@ -54,6 +54,12 @@ func (b *box) packetDNS(r *router, query []byte, src, dst netip.AddrPort) {
 func (c *conn) serveDNS() {
 	stop := context.AfterFunc(c.ctx, func() { c.kill() })
 	defer stop()
+	defer func() {
+		// Half a question cannot be handed over; the sandbox asks again.
+		if c.stopping.Load() {
+			c.kill()
+		}
+	}()
 	for {
 		c.inner.SetDeadline(time.Now().Add(dnsIdle))
 		var size [2]byte
