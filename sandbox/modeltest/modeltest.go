@@ -17,10 +17,13 @@ package modeltest
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,6 +80,7 @@ type run struct {
 	model model
 	step  int
 	log   []string // the last steps, for whoever has to understand a failure
+	said  tail     // what the server has logged
 	count map[string]int
 }
 
@@ -107,6 +111,7 @@ func Run(t *testing.T, h Harness) {
 			for _, line := range r.log {
 				t.Log(line)
 			}
+			t.Logf("the log of the server ends with:\n%s", r.said.String())
 		}
 		r.stop()
 		if err := os.RemoveAll(dir); err != nil {
@@ -164,6 +169,7 @@ func (r *run) open() {
 		Driver: r.gate, Store: st, Images: Images{r.h.Rootfs}, Guest: r.h.Guest, GuestDigest: "test",
 		OutputDir: filepath.Join(r.dir, "executions"), LayersDir: filepath.Join(r.dir, "layers"),
 		DefaultRuntime: RuntimeName, MaxPerMember: 1000,
+		Log: slog.New(slog.NewTextHandler(&r.said, nil)),
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -210,4 +216,26 @@ func (r *run) note(format string, args ...any) {
 	if len(r.log) > 60 {
 		r.log = r.log[1:]
 	}
+}
+
+// tail keeps the last lines written to it.
+type tail struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lines = append(t.lines, string(b))
+	if len(t.lines) > 60 {
+		t.lines = t.lines[1:]
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(t.lines, "")
 }
