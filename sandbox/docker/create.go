@@ -29,6 +29,10 @@ const (
 	labelSaved  = "sandgate.saved"  // the saved layers an image was made from
 )
 
+// nobody is the id in the labels of an image that a sandbox was committed to:
+// an engine hands labels on, and can give them other values only.
+const nobody = "-"
+
 // settleTime bounds what has to be finished after the caller has given up.
 const settleTime = time.Minute
 

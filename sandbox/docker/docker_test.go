@@ -74,7 +74,7 @@ func harness(tb testing.TB, cfg docker.Config) drivertest.Harness {
 		Guest:  driver.Guest{Path: drivertest.BuildGuest(tb)},
 		Expect: []string{
 			driver.FeatureMemoryLimit, driver.FeatureCPULimit, driver.FeatureProcessLimit,
-			driver.FeatureHostDirs, driver.FeatureDurableFiles,
+			driver.FeatureHostDirs, driver.FeatureDurableFiles, driver.FeatureSave, driver.FeatureResize,
 		},
 		Leaks: func(tb testing.TB, _, id string) []string {
 			tb.Helper()

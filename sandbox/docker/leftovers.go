@@ -12,6 +12,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/image"
 	"github.com/moby/moby/client"
+
+	"github.com/sandgate/sandgate/sandbox/driver"
 )
 
 // Leftovers implements driver.Cleaner. It finds volumes and single-use images
@@ -156,7 +158,7 @@ func (d *Driver) leftImages(ctx context.Context, alive map[string]bool, fix bool
 	for _, i := range list {
 		id, once := i.Labels[labelID]
 		stack := i.Labels[labelSaved]
-		once = once && id != ""
+		once = once && driver.ValidID(id)
 		var why string
 		switch {
 		case used[i.ID] || d.isHalfway(id):

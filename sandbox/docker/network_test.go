@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/moby/moby/client"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/sandgate/sandgate/sandbox/docker"
 	"github.com/sandgate/sandgate/sandbox/driver"
@@ -56,34 +57,49 @@ func (w *wire) Adopt(_ context.Context, id string, namespace *os.File) error {
 	if err := w.note("adopt", id); err != nil {
 		return err
 	}
-	h, err := netlink.NewHandleAt(netns.NsHandle(int(namespace.Fd())))
-	if err != nil {
-		return err
+	there := func() error {
+		if _, err := netlink.LinkByName("eth0"); err == nil {
+			return errors.New("it is connected already")
+		}
+		return nil
 	}
-	defer h.Close()
-	if _, err := h.LinkByName("eth0"); err == nil {
-		return nil // connected already
+	if inNamespace(namespace, there) != nil {
+		return nil
 	}
 	unplug()
 	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: device}, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(namespace.Fd()))}
 	if err := netlink.LinkAdd(pair); err != nil {
 		return fmt.Errorf("add a pair: %w", err)
 	}
-	here, err := netlink.LinkByName(device)
-	if err != nil {
-		return err
-	}
-	there, err := h.LinkByName("eth0")
-	if err != nil {
-		return err
-	}
-	address := func(ip string) *netlink.Addr {
-		return &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(ip), Mask: net.CIDRMask(30, 32)}}
-	}
 	return errors.Join(
-		netlink.AddrAdd(here, address(outside)), netlink.LinkSetUp(here),
-		h.AddrAdd(there, address(inside)), h.LinkSetUp(there),
+		up(device, outside),
+		inNamespace(namespace, func() error { return up("eth0", inside) }),
 	)
+}
+
+// inNamespace calls do on a thread that is in a network namespace, and ends
+// with it.
+func inNamespace(namespace *os.File, do func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			err = do()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// up gives a device an address.
+func up(name, ip string) error {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(ip), Mask: net.CIDRMask(30, 32)}}
+	return errors.Join(netlink.AddrAdd(l, address), netlink.LinkSetUp(l))
 }
 
 func (w *wire) Detach(_ context.Context, id string) error {

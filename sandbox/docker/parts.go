@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -64,7 +65,7 @@ func (d *Driver) parts(ctx context.Context, dir string, dirs []driver.HostDir) (
 	defer unlock()
 	h := sha256.New()
 	for _, hd := range dirs {
-		io.WriteString(h, hd.Target+"\x00")
+		fmt.Fprintf(h, "%s\x00", hd.Target)
 	}
 	p := &parts{dir: filepath.Join(dir, "parts-"+hex.EncodeToString(h.Sum(nil)[:8]))}
 	note := filepath.Join(p.dir, noteFile)

@@ -294,7 +294,7 @@ func (s *saving) commit(ctx context.Context) error {
 		dirs = append(dirs, s.d.restored(s.id, s.r.Generation))
 	}
 	labels := map[string]string{
-		labelState: s.d.state, labelID: "", labelLabels: "",
+		labelState: s.d.state, labelID: nobody, labelLabels: "",
 		labelSaved: encodePaths(append(dirs, s.r.Rootfs.Saved...)),
 	}
 	made, err := s.d.cli.ContainerCommit(ctx, s.o.ID, client.ContainerCommitOptions{NoPause: true, Config: &container.Config{Labels: labels}})

@@ -99,9 +99,9 @@ func (d *Driver) image(ctx context.Context, id string, r record) (string, []stac
 // stackImage names the image of a stack by all that it is made of.
 func (d *Driver) stackImage(base string, stack []stacked) string {
 	h := sha256.New()
-	io.WriteString(h, base)
+	fmt.Fprint(h, base)
 	for _, s := range stack {
-		io.WriteString(h, "\x00"+s.saved.Digest)
+		fmt.Fprintf(h, "\x00%s", s.saved.Digest)
 	}
 	return savedRepository + ":" + d.state + "-" + hex.EncodeToString(h.Sum(nil))
 }
