@@ -57,6 +57,9 @@ func (e *Engine) outcomeOf(run *command, clock *countdown, grace time.Duration) 
 	return o, true
 }
 
+// storeRetry is how long to wait for a store that did not answer.
+const storeRetry = time.Second
+
 // maxAttach bounds how often a command is attached to anew when its sandbox has
 // not been paused in between.
 const maxAttach = 3
@@ -108,8 +111,17 @@ func (e *Engine) reattach(ctx context.Context, run *command, clock *countdown) (
 		s, err := e.cfg.Store.Sandbox(ctx, run.sandboxID)
 		unlock()
 		switch {
-		case err != nil:
+		case fault.Is(err, fault.NotFound):
 			return nil, slept, err
+		case err != nil:
+			// A store that does not answer is no reason to give up what runs.
+			e.cfg.Log.Warn("look for the sandbox of a command; trying on", "command", run.id, "sandbox", run.sandboxID, "err", err)
+			select {
+			case <-time.After(storeRetry):
+				continue
+			case <-ctx.Done():
+				return nil, slept, ctx.Err()
+			}
 		case s.Status.Up():
 			p, err := e.attach(ctx, run.sandboxID, run.id, run.offset(), run.output())
 			return p, slept, err

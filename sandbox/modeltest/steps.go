@@ -208,7 +208,7 @@ func (r *run) stopJob() {
 		r.note("   %s %s", b.id, id)
 		j, err := r.jobOps().StopJob(r.ctx(), id, r.rand.IntN(2) == 0)
 		if r.answered("stop a job", err, func() {}) && j.Status != sandbox.JobCancelled && !r.gate.died() {
-			r.t.Errorf("a stopped job of %s (%s) is %s", b.id, b.statuses, j.Status)
+			r.t.Errorf("a stopped job of %s (%s) is %s (%s)", b.id, b.statuses, j.Status, j.Error)
 		}
 		delete(b.jobs, id)
 		b.statuses[up] = true // one that slept with its sandbox was woken to be stopped
