@@ -112,6 +112,7 @@ func (a *app) sandboxCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.createCommand(), a.runCommand(), a.listCommand(), a.getCommand(), a.execCommand(), a.deleteCommand(),
 		a.pauseCommand(), a.resumeCommand(), a.forkCommand(), a.updateCommand(), a.jobCommand(), a.fsCommand(),
+		a.snapshotCommand(), a.checkpointCommand(),
 		a.envCommand(), a.statsCommand(),
 		a.eventsCommand(), a.executionCommand(), a.runtimeCommand(),
 	}
