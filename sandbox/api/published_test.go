@@ -16,9 +16,10 @@ import (
 // (npm pack @agentuity/core@2.0.21 && tar xf …).
 const publishedEnv = "SANDGATE_PUBLISHED_CLIENT"
 
-// The client that Agentuity publishes works against this server, unchanged,
-// and its own schemas accept every answer.
-func TestPublishedClient(t *testing.T) {
+// drivePublished runs a script of testdata/published against a new server and
+// decodes what it printed.
+func drivePublished(t *testing.T, script string, got any) (raw []byte) {
+	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skipf("the published client needs node: %v", err)
@@ -32,14 +33,22 @@ func TestPublishedClient(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, node, filepath.Join("testdata", "published", "client.mjs"), folder, srv.URL, "sgk_alice")
+	cmd := exec.CommandContext(ctx, node, filepath.Join("testdata", "published", script), folder, srv.URL, "sgk_alice")
 	cmd.WaitDelay = time.Second
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	raw, err := cmd.Output()
-	if err != nil {
+	if raw, err = cmd.Output(); err != nil {
 		t.Fatalf("node: %v\n%s%s", err, raw, stderr.String())
 	}
+	if err := json.Unmarshal(raw, got); err != nil {
+		t.Fatalf("%v in %s", err, raw)
+	}
+	return raw
+}
+
+// The client that Agentuity publishes works against this server, unchanged,
+// and its own schemas accept every answer.
+func TestPublishedClient(t *testing.T) {
 	var got struct {
 		Created struct{ ID, Status string }
 		Info    struct {
@@ -73,9 +82,7 @@ func TestPublishedClient(t *testing.T) {
 			Message string
 		}
 	}
-	if err := json.Unmarshal(raw, &got); err != nil {
-		t.Fatalf("%v in %s", err, raw)
-	}
+	raw := drivePublished(t, "client.mjs", &got)
 	for what, ok := range map[string]bool{
 		"create":      strings.HasPrefix(got.Created.ID, "sbx_") && got.Created.Status == "idle",
 		"get":         got.Info.SandboxID == got.Created.ID && got.Info.Name == "published" && got.Info.Resources["memory"] == "256Mi" && got.Info.Timeout["idle"] == "10m" && got.Info.Metadata["n"] == 1.0,
@@ -96,6 +103,84 @@ func TestPublishedClient(t *testing.T) {
 		if !ok {
 			t.Errorf("%s went wrong: %s", what, raw)
 			break
+		}
+	}
+}
+
+// The same for what can be done with a sandbox that lives.
+func TestPublishedClientLife(t *testing.T) {
+	type file struct {
+		Path, Mode string
+		Size       int64
+		IsDir      bool
+	}
+	type found struct{ Found bool }
+	type job struct{ JobID, Status string }
+	type snapshot struct {
+		SnapshotID, Name string
+		Tag              *string
+		FileCount        int
+		Public           bool
+	}
+	type snapshots struct {
+		Snapshots []snapshot
+		Lineage   []snapshot
+		Total     int
+	}
+	var got struct {
+		Written                                       int
+		Read, NoFile, Copied, JobOutput               string
+		Listed                                        []file
+		Removed, RemovedAgain, RemovedDir             found
+		Env                                           map[string]string
+		JobDone, JobStopped                           job
+		Jobs                                          struct{ Jobs []job }
+		Paused                                        struct{ SandboxID, Status, TerminatesAt string }
+		PausedInfo                                    struct{ Status string }
+		Woken                                         struct{ AutoResumed bool }
+		Snapshot, SnapshotGet, Retagged, Untagged     snapshot
+		PublicGet                                     snapshot
+		Snapshots, Lineage, LineageByName, PublicList snapshots
+		NotPublic, InUse, Gone, Restored              string
+		From                                          struct {
+			Info struct {
+				Snapshot struct {
+					ID     string
+					Public bool
+				}
+			}
+			Read string
+		}
+		Listed2     struct{ Total int }
+		Checkpoint  struct{ ID, Name string }
+		Checkpoints []struct{ ID, Name string }
+		Events      struct{ Events []struct{ Type string } }
+	}
+	raw := drivePublished(t, "life.mjs", &got)
+	types := ""
+	for _, e := range got.Events.Events {
+		types += e.Type + " "
+	}
+	for what, ok := range map[string]bool{
+		"write and read": got.Written == 2 && got.Read == "hello\n",
+		"list files":     len(got.Listed) == 2 && got.Listed[0] == file{Path: "a.txt", Mode: "0644", Size: 6},
+		"remove":         got.Removed.Found && !got.RemovedAgain.Found && got.RemovedDir.Found,
+		"missing file":   got.NoFile != "no error",
+		"archive":        got.Copied == "hello\n",
+		"env":            len(got.Env) == 1 && got.Env["B"] == "2",
+		"job":            got.JobDone.Status == "completed" && got.JobOutput == "from a job\n" && got.JobStopped.Status == "cancelled" && len(got.Jobs.Jobs) == 2,
+		"pause":          got.Paused.SandboxID != "" && got.Paused.Status == "paused" && got.Paused.TerminatesAt != "" && got.PausedInfo.Status == "paused" && got.Woken.AutoResumed,
+		"snapshot":       got.Snapshot.Name == "app" && *got.Snapshot.Tag == "v1" && got.SnapshotGet.SnapshotID == got.Snapshot.SnapshotID && got.Snapshots.Total == 1,
+		"tag":            *got.Retagged.Tag == "v2" && got.Untagged.Tag == nil,
+		"lineage":        got.Lineage.Total == 1 && got.LineageByName.Lineage[0].SnapshotID == got.Snapshot.SnapshotID,
+		"public":         got.NotPublic == "404" && got.PublicGet.Public && got.PublicList.Total == 1,
+		"from snapshot":  got.From.Read == "hello\n" && got.From.Info.Snapshot.ID == got.Snapshot.SnapshotID && got.Listed2.Total == 1,
+		"delete":         got.InUse == "409" && got.Gone == "404",
+		"checkpoint":     got.Restored == "hello\n" && got.Checkpoint.Name == "before" && len(got.Checkpoints) == 1 && got.Checkpoints[0].ID == got.Checkpoint.ID,
+		"events":         strings.Contains(types, "pause resume pause resume") && strings.Contains(types, "checkpoint:restore"),
+	} {
+		if !ok {
+			t.Errorf("%s went wrong: %s", what, raw)
 		}
 	}
 }
