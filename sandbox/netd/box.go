@@ -128,7 +128,9 @@ func (b *box) adopt(s *os.File) error {
 // adoptAsUser connects a namespace that belongs to a user namespace of this
 // user.
 func (b *box) adoptAsUser(s *os.File, ino uint64) error {
-	if b.router != nil && b.rec.Foreign == ino {
+	// The number alone says little: once a namespace is gone, the next one may
+	// have it.
+	if b.router != nil && b.rec.Foreign == ino && b.router.sockets.plugged() {
 		return nil
 	}
 	b.shut() // and with it the other end of an earlier start

@@ -3,6 +3,7 @@ package netd
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -53,6 +54,21 @@ func listen(r *os.File) (sockets, error) {
 		return sockets{}, err
 	}
 	return s, nil
+}
+
+// plugged reports whether R still has its interface, which goes with the other
+// end in S. Whoever may not enter R may ask by a socket in it.
+func (s sockets) plugged() bool {
+	ifr, err := unix.NewIfreq(routerName)
+	if err != nil {
+		return false
+	}
+	raw, err := s.raw.SyscallConn()
+	if err != nil {
+		return false
+	}
+	cerr := raw.Control(func(fd uintptr) { err = unix.IoctlIfreq(int(fd), unix.SIOCGIFINDEX, ifr) })
+	return errors.Join(cerr, err) == nil
 }
 
 func (s sockets) close() {

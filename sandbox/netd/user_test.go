@@ -100,6 +100,12 @@ func TestPlainUser(t *testing.T) {
 	}
 	g.expectRefusal("169.254.169.254:80")
 
+	// One that has the number of a namespace that is gone is another one.
+	must(t, within(g.ns, func() error { return removeLink(insideName) }))
+	must(t, w.client.Adopt(ctx, g.id, g.ns))
+	echo = g.mustOpen("site.test", 7)
+	goesOn(t, echo)
+
 	// A new start of the sandbox is a new namespace.
 	g.ns = w.userSandbox(t)
 	must(t, w.client.Adopt(ctx, g.id, g.ns))
