@@ -50,9 +50,10 @@
 // server makes none: they live through a suspension, and neither through a stop
 // nor in a saved layer.
 //
-// A sandbox with a network runs in a namespace that Config.Network hands in.
-// gVisor takes the addresses of its device over, so it is attached anew for
-// every start. Connections that were open when it was suspended are reset when
+// A sandbox with a network runs in a namespace that Config.Network hands in, or
+// as a plain user in that of its launcher, which Config.Network connects.
+// gVisor takes the addresses of its device over, so this is done anew for every
+// start. Connections that were open when it was suspended are reset when
 // it is resumed; sockets that listen go on.
 //
 // # What is on disk

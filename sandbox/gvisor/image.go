@@ -99,42 +99,45 @@ func (b box) completeImage(files []*os.File, img image) error {
 	return errors.Join(syncDir(b.image()), syncDir(b.dir))
 }
 
-// takeImage uses an image up and says why it cannot be resumed from, if so.
-// Afterwards the files are there and nobody will ever use them again: once a
-// process of the sandbox has run, they belong to a past of its file system.
-func (b box) takeImage(now image) (reason string, err error) {
+// checkImage says why an image cannot be resumed from, if so.
+func (b box) checkImage(now image) (reason string) {
+	const damaged = "its memory image is damaged"
 	var was image
-	readErr := readJSON(b.imageRecord(), &was)
-	if err := os.Remove(b.imageRecord()); err != nil {
-		return "", err
-	}
-	if err := syncDir(b.image()); err != nil {
-		return "", err
-	}
+	err := readJSON(b.imageRecord(), &was)
 	switch {
-	case readErr != nil:
-		return "its memory image is damaged", nil
+	case err != nil:
+		return damaged
 	case was.Build != now.Build:
-		return "its memory image was made by another build of gVisor", nil
+		return "its memory image was made by another build of gVisor"
 	case was.CPU != now.CPU:
-		return "its memory image was made on another kind of processor", nil
+		return "its memory image was made on another kind of processor"
 	case was.Guest != now.Guest:
-		return "its memory image was made with another guest program", nil
+		return "its memory image was made with another guest program"
 	case len(was.Parts) != len(imageFiles):
-		return "its memory image is damaged", nil
+		return damaged
 	}
 	for i, name := range imageFiles {
 		f, err := os.Open(filepath.Join(b.image(), name))
 		if err != nil {
-			return "its memory image is damaged", nil
+			return damaged
 		}
 		p, err := measure(f)
 		f.Close()
 		if err != nil || p != was.Parts[i] {
-			return "its memory image is damaged", nil
+			return damaged
 		}
 	}
-	return "", nil
+	return ""
+}
+
+// useImage uses an image up. Afterwards the files are there and nobody will
+// ever use them again: once a process of the sandbox has run, they belong to a
+// past of its file system.
+func (b box) useImage() error {
+	if err := os.Remove(b.imageRecord()); err != nil {
+		return err
+	}
+	return syncDir(b.image())
 }
 
 // discardImage removes an image, its validity first.

@@ -39,8 +39,12 @@ const (
 	networkFD = 5
 )
 
-// networkPath names networkFD to runsc, which the launcher becomes.
-const networkPath = "/proc/self/fd/5"
+// What runsc, which the launcher becomes, knows namespaces by: networkFD, and
+// the one that the launcher runs in.
+const (
+	networkPath     = "/proc/self/fd/5"
+	launcherNetwork = "/proc/self/ns/net"
+)
 
 // launch reads the plan named by the first argument, mounts, and turns this
 // process into runsc. On failure it says why on standard error and exits with
@@ -100,7 +104,8 @@ func readPlan(path string) (*plan, error) {
 	return &p, nil
 }
 
-// waitForGo waits until this process is in the sandbox's cgroup.
+// waitForGo waits until this process is in the sandbox's cgroup, and whatever
+// else the sandbox needs is there.
 func waitForGo() error {
 	f := os.NewFile(goFD, "go")
 	defer f.Close()

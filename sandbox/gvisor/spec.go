@@ -52,7 +52,7 @@ func (d *Driver) ociSpec(b box, r *record, resume bool) *specs.Spec {
 		s.Process.Rlimits = append(s.Process.Rlimits, specs.POSIXRlimit{Type: "RLIMIT_NPROC", Soft: limit, Hard: limit})
 	}
 	if r.Spec.Network {
-		s.Linux.Namespaces[len(s.Linux.Namespaces)-1].Path = networkPath
+		s.Linux.Namespaces[len(s.Linux.Namespaces)-1].Path = d.namespacePath()
 	}
 	// A memory image has the files of this kind of storage in it.
 	if _, err := os.Lstat(b.saved()); err == nil && !resume {
@@ -94,7 +94,7 @@ func (d *Driver) runscArgs(b box, r *record, image string) []string {
 		"--panic-log=" + b.panicLog(),
 		"--platform=systrap",
 		network,
-		// The launcher's network namespace is new and empty.
+		// The launcher's network namespace is new and empty, or the sandbox's.
 		"--gofer-network-namespace=host",
 		"--host-settings=ignore",
 		// The launcher is in the sandbox's group already.

@@ -57,10 +57,7 @@ func (d *Driver) start(ctx context.Context, h *held, r *record) error {
 		return d.failure(err, "started", id)
 	}
 	defer network.Close()
-	if err := h.discardImage(); err != nil {
-		return d.failure(err, "started", id)
-	}
-	if err := d.launch(ctx, h, r, l, network, ""); err != nil {
+	if err := d.launch(ctx, h, r, l, network, "", h.discardImage); err != nil {
 		if n := r.Spec.Limits.MemoryBytes; n > 0 && d.host().oomKills(d.cgroupOf(id)) > 0 {
 			err = fault.Wrap(err, fault.Exhausted, "sandbox %s does not start within its memory limit of %s", id, size(n)).About("sandbox")
 		}
@@ -76,9 +73,11 @@ func broken(err error, id string) error {
 }
 
 // launch runs the launcher and waits until PID 1 of the sandbox runs, anew or
-// as it is in a memory image. The network namespace is nil for a sandbox
-// without one.
-func (d *Driver) launch(ctx context.Context, h *held, r *record, l life, network *os.File, image string) error {
+// as it is in a memory image. The network namespace is nil for a sandbox that
+// attach has none for. When all is there that a start depends on, and nothing
+// of the sandbox runs yet, ready is called: what fails before costs no memory
+// image.
+func (d *Driver) launch(ctx context.Context, h *held, r *record, l life, network *os.File, image string, ready func() error) error {
 	p := plan{
 		Rootfs:   h.rootfs(),
 		Layers:   []string{h.seed()},
@@ -119,13 +118,22 @@ func (d *Driver) launch(ctx context.Context, h *held, r *record, l life, network
 		return err
 	}
 	host := d.host()
-	join := func(int) error { return nil }
+	group := d.cgroupOf(r.Spec.ID)
 	if host.cgroups {
-		group := d.cgroupOf(r.Spec.ID)
 		if err := host.make(d.cgroup, group, r.Spec.Limits); err != nil {
 			return err
 		}
-		join = func(pid int) error { return host.join(group, pid) }
+	}
+	join := func(pid int) error {
+		if host.cgroups {
+			if err := host.join(group, pid); err != nil {
+				return err
+			}
+		}
+		if err := d.adopt(ctx, r, pid); err != nil {
+			return err
+		}
+		return ready()
 	}
 	err := d.runLauncher(ctx, h.plan(), h.launchLog(), h.file, network, join)
 	if err == nil {

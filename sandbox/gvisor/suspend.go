@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"gvisor.dev/gvisor/pkg/sentry/control"
 	"gvisor.dev/gvisor/pkg/state/statefile"
@@ -159,15 +158,23 @@ func (d *Driver) wake(ctx context.Context, h *held, r *record) (reason string, e
 		return "", err
 	}
 	defer network.Close()
-	// From here the image is used up, so to give up would lose the processes.
+	// Once the image is used up, to give up would lose the processes.
 	ctx = context.WithoutCancel(ctx)
 	l := h.readLife()
-	reason, err = h.takeImage(now)
-	if err == nil && reason == "" {
+	reason = h.checkImage(now)
+	if reason == "" {
 		if err := d.settle(ctx, h.box, r, &l); err != nil {
 			return "", err
 		}
-		err := d.launch(ctx, h, r, l, network, h.image())
+		used := false
+		err := d.launch(ctx, h, r, l, network, h.image(), func() error {
+			err := h.useImage()
+			used = err == nil
+			return err
+		})
+		if err != nil && !used {
+			return "", errors.Join(err, d.bury(ctx, h.id(), true))
+		}
 		if err == nil {
 			var event boot.EventOut
 			ping, cancel := context.WithTimeout(ctx, releaseTimeout)
@@ -182,8 +189,5 @@ func (d *Driver) wake(ctx context.Context, h *held, r *record) (reason string, e
 			}
 		}
 	}
-	if err != nil {
-		return "", err
-	}
-	return reason, os.RemoveAll(h.image())
+	return reason, h.discardImage()
 }
