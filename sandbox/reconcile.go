@@ -20,6 +20,8 @@ type Reconciliation struct {
 	Executions int      // commands that run on
 	Jobs       int      // jobs that run on
 	Leftovers  []string // cleaned from the host, a line each
+
+	silent map[string]bool // sandboxes that run and did not answer
 }
 
 // Reconcile makes the records and the host agree after a start: call it once,
@@ -129,6 +131,11 @@ func (e *Engine) reconcileUp(ctx context.Context, s Sandbox) error {
 	// Whoever enforces the rules may have been away too.
 	if err := e.allowNetwork(ctx, &s); err != nil {
 		e.cfg.Log.Error("set what a sandbox may reach", "sandbox", s.ID, "err", err)
+	} else if s.Network != nil {
+		// Of a running one this only connects it again, where that was lost.
+		if err := e.cfg.Driver.Start(ctx, s.ID); err != nil {
+			e.cfg.Log.Error("connect a sandbox again", "sandbox", s.ID, "err", err)
+		}
 	}
 	if !s.Status.Up() {
 		// The server ended between a resume and the note of it.
