@@ -2,9 +2,13 @@ package sandbox
 
 import (
 	"context"
+	"time"
 
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
+
+// takeUpTime bounds how long a start waits for a sandbox to answer.
+const takeUpTime = 3 * time.Second
 
 // reconcileExecutions takes up the commands and jobs that run on, and records
 // the end of those that are lost, and of those that were queued.
@@ -23,7 +27,7 @@ func (e *Engine) reconcileExecutions(ctx context.Context, r *Reconciliation) {
 			e.finish(x.ID, nil, func(x *Execution) { x.Status, x.Error = ExecCancelled, "the server stopped before its turn" })
 			continue
 		}
-		if err := e.adopt(ctx, s, x); err != nil {
+		if err := e.adopt(ctx, s, x, r); err != nil {
 			e.cfg.Log.Warn("an execution was lost", "execution", x.ID, "sandbox", x.SandboxID, "err", err)
 			e.finish(x.ID, nil, func(x *Execution) {
 				x.Status, x.Error = ExecFailed, "lost when the server stopped"
@@ -37,12 +41,12 @@ func (e *Engine) reconcileExecutions(ctx context.Context, r *Reconciliation) {
 }
 
 // adopt takes up an execution that an earlier server started.
-func (e *Engine) adopt(ctx context.Context, s Sandbox, x Execution) error {
+func (e *Engine) adopt(ctx context.Context, s Sandbox, x Execution, r *Reconciliation) error {
 	run, err := e.hold(&x, false)
 	if err != nil {
 		return err
 	}
-	if err := e.takeUp(ctx, s, run); err != nil {
+	if err := e.takeUp(ctx, s, run, r); err != nil {
 		e.letGo(run)
 		return err
 	}
@@ -57,13 +61,27 @@ func (e *Engine) adopt(ctx context.Context, s Sandbox, x Execution) error {
 
 // takeUp attaches to a command of an earlier server. The output continues where
 // that server left it. One whose sandbox is paused with its memory is waited
-// for.
-func (e *Engine) takeUp(ctx context.Context, s Sandbox, run *command) error {
+// for, and so is one whose sandbox does not answer: it holds up no start, and
+// whoever follows the command tries on.
+func (e *Engine) takeUp(ctx context.Context, s Sandbox, run *command, r *Reconciliation) error {
 	if s.asleep() {
 		run.sleeps()
 		return nil
 	}
-	proc, err := e.attach(ctx, run.sandboxID, run.id, run.offset(), run.output())
+	if r.silent[s.ID] {
+		return nil
+	}
+	short, cancel := context.WithTimeout(ctx, takeUpTime)
+	defer cancel()
+	proc, err := e.attach(short, run.sandboxID, run.id, run.offset(), run.output())
+	if e.silent(ctx, s.ID, err) {
+		e.cfg.Log.Warn("a sandbox does not answer; what runs in it is taken up when it does", "sandbox", s.ID, "err", err)
+		if r.silent == nil {
+			r.silent = map[string]bool{}
+		}
+		r.silent[s.ID] = true
+		return nil
+	}
 	if err != nil {
 		return fault.From(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sandgate/sandgate/sandbox/driver"
 	"github.com/sandgate/sandgate/sandbox/fault"
 	"github.com/sandgate/sandgate/sandbox/guest"
 )
@@ -60,6 +61,13 @@ func (e *Engine) outcomeOf(run *command, clock *countdown, grace time.Duration) 
 // storeRetry is how long to wait for a store that did not answer.
 const storeRetry = time.Second
 
+// attachRetry is how long to wait for a sandbox that did not answer, at first
+// and at most.
+const (
+	attachRetry    = 100 * time.Millisecond
+	maxAttachRetry = 10 * time.Second
+)
+
 // maxAttach bounds how often a command is attached to anew when its sandbox has
 // not been paused in between.
 const maxAttach = 3
@@ -98,8 +106,9 @@ func (e *Engine) await(run *command, clock *countdown) (guest.Exit, error) {
 
 // reattach finds a command again whose connection was lost. While its sandbox is
 // paused with its memory, it waits for the sandbox to be resumed, and slept is
-// true.
+// true. While the sandbox runs and does not answer it tries on.
 func (e *Engine) reattach(ctx context.Context, run *command, clock *countdown) (p *process, slept bool, err error) {
+	retry := attachRetry
 	for {
 		changed := e.pulse.next()
 		// Whoever pauses, resumes or removes it holds the lock until the
@@ -124,7 +133,16 @@ func (e *Engine) reattach(ctx context.Context, run *command, clock *countdown) (
 			}
 		case s.Status.Up():
 			p, err := e.attach(ctx, run.sandboxID, run.id, run.offset(), run.output())
-			return p, slept, err
+			if !e.silent(ctx, run.sandboxID, err) {
+				return p, slept, err
+			}
+			select {
+			case <-time.After(retry):
+				retry = min(2*retry, maxAttachRetry)
+				continue
+			case <-ctx.Done():
+				return nil, slept, ctx.Err()
+			}
 		case !s.asleep():
 			return nil, slept, s.notUp()
 		}
@@ -137,6 +155,16 @@ func (e *Engine) reattach(ctx context.Context, run *command, clock *countdown) (
 			return nil, slept, ctx.Err()
 		}
 	}
+}
+
+// silent reports whether err came of a sandbox that runs and does not answer, as
+// one that the host has no time for. What runs in it is not lost by that.
+func (e *Engine) silent(ctx context.Context, id string, err error) bool {
+	if code := fault.CodeOf(err); err == nil || ctx.Err() != nil || code != fault.Unavailable && code != fault.Timeout {
+		return false
+	}
+	st, ierr := e.cfg.Driver.Inspect(ctx, id)
+	return ierr == nil && st.State == driver.Running
 }
 
 // asleep reports whether the sandbox is down with its processes kept.

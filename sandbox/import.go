@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// maxArchive bounds an archive, and each layer in it unpacked.
+	// maxArchive bounds an archive, and all the layers in it unpacked: one layer
+	// may be named many times.
 	maxArchive = 16 << 30
 	// scratchPrefix begins the names of folders that imports work in.
 	scratchPrefix = "import-"
@@ -144,6 +145,7 @@ func (e *Engine) importLayers(ctx context.Context, saver driver.Saver, in []Arch
 			}
 		}
 	}()
+	left := int64(maxArchive)
 	for i, part := range slices.Backward(in) {
 		l := Layer{
 			ID: e.cfg.NewID(prefixLayer), Driver: e.cfg.Driver.Name(), RuntimeDigest: runtimeDigest,
@@ -152,8 +154,12 @@ func (e *Engine) importLayers(ctx context.Context, saver driver.Saver, in []Arch
 		for _, below := range layers {
 			l.Below = append(l.Below, below.ID)
 		}
-		if err := e.importLayer(ctx, saver, part, &l); err != nil {
+		if err := e.importLayer(ctx, saver, part, &l, left); err != nil {
 			return layers, err
+		}
+		if left -= l.SizeBytes; left <= 0 {
+			e.discard(l.ID)
+			return layers, fault.New(fault.Exhausted, "this archive cannot be imported: its layers hold more than %s", FormatBytes(maxArchive)).About("snapshot")
 		}
 		layers = append([]Layer{l}, layers...)
 		if i > 0 {
@@ -167,13 +173,13 @@ func (e *Engine) importLayers(ctx context.Context, saver driver.Saver, in []Arch
 
 // importLayer makes one. The digest is checked at the end of the stream, which
 // a driver need not read to.
-func (e *Engine) importLayer(ctx context.Context, saver driver.Saver, in ArchiveLayer, l *Layer) error {
+func (e *Engine) importLayer(ctx context.Context, saver driver.Saver, in ArchiveLayer, l *Layer, limit int64) error {
 	r, err := in.Open(ctx)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	if err := saver.Import(ctx, e.layerDir(l.ID), r, maxArchive); err != nil {
+	if err := saver.Import(ctx, e.layerDir(l.ID), r, limit); err != nil {
 		return err
 	}
 	_, err = io.Copy(io.Discard, r)

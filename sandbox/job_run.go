@@ -198,7 +198,7 @@ func (e *Engine) reconcileJobs(ctx context.Context, r *Reconciliation) {
 		if err == nil && s.Driver != e.cfg.Driver.Name() {
 			continue
 		}
-		if err := e.adoptJob(ctx, s, j); err != nil {
+		if err := e.adoptJob(ctx, s, j, r); err != nil {
 			e.cfg.Log.Warn("a job was lost", "job", j.ID, "sandbox", j.SandboxID, "err", err)
 			why := "lost when the server stopped"
 			if j.Status == JobPending {
@@ -212,12 +212,12 @@ func (e *Engine) reconcileJobs(ctx context.Context, r *Reconciliation) {
 }
 
 // adoptJob takes up a job that an earlier server started.
-func (e *Engine) adoptJob(ctx context.Context, s Sandbox, j Job) error {
+func (e *Engine) adoptJob(ctx context.Context, s Sandbox, j Job, r *Reconciliation) error {
 	run, err := e.holdJob(j, false)
 	if err != nil {
 		return err
 	}
-	err = e.takeUp(ctx, s, run)
+	err = e.takeUp(ctx, s, run, r)
 	if err == nil && j.Status == JobPending {
 		// That server died between the start and the word of it.
 		_, err = e.jobRuns(ctx, j.ID, "system")

@@ -18,7 +18,12 @@ func (a *Actor) Usage(ctx context.Context, ref string) (Usage, error) {
 		if err := a.e.mine(&s); err != nil {
 			return Usage{}, err
 		}
-		u, err := a.e.sample(ctx, &s)
+		soon, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		u, err := a.e.sample(soon, &s)
+		if err != nil && soon.Err() != nil && ctx.Err() == nil {
+			return u, fault.Wrap(err, fault.Unavailable, "sandbox %s does not answer; try again", s.ID).About("sandbox")
+		}
 		if err == nil || !fault.Is(err, fault.State) && !fault.Is(err, fault.NotFound) {
 			return u, err
 		} // it stopped just now

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// When samples are taken, how long one may take (somebody waits for the last
-// one), and what is kept of them: all for an hour, one of five minutes for a
-// month.
+// When samples are taken, how long one may take (somebody waits for the one
+// that is asked for and for the last one), and what is kept of them: all for an
+// hour, one of five minutes for a month.
 const (
 	sampleEvery    = 15 * time.Second
 	sampleTime     = 5 * time.Second
+	askTime        = 2 * time.Second
 	lastSampleTime = 500 * time.Millisecond
 	samplers       = 8
 	keepAll        = time.Hour

@@ -29,6 +29,7 @@ const (
 	Suspend      Op = "Suspend"
 	Resume       Op = "Resume"
 	Resize       Op = "Resize"
+	Use          Op = "Usage"
 )
 
 // faults is what was arranged to go wrong. Its zero value is nothing.

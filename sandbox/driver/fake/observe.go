@@ -63,6 +63,9 @@ func (d *Driver) Wait(ctx context.Context, id string) (driver.Status, error) {
 
 // Usage implements driver.Stats with what Host.SetUsage said.
 func (d *Driver) Usage(ctx context.Context, id string) (driver.Usage, error) {
+	if err := d.host.enter(ctx, Use); err != nil {
+		return driver.Usage{}, err
+	}
 	b, err := d.lookup(id)
 	if err != nil {
 		return driver.Usage{}, err
