@@ -128,7 +128,7 @@ func (d *Driver) makeContainer(ctx context.Context, id string, r record, cfg *co
 			return err
 		}
 	}
-	program, err := d.guestMount(ctx, image, r.Guest)
+	program, err := d.guestMounts(ctx, image, r.Guest)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (d *Driver) makeContainer(ctx context.Context, id string, r record, cfg *co
 	if err != nil {
 		return err
 	}
-	host.Mounts = append(views, program)
+	host.Mounts = append(views, program...)
 	if err := ctx.Err(); err != nil {
 		return fault.From(err)
 	}

@@ -20,22 +20,30 @@ import (
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
 
-// guestMount shows the guest program in a container. An engine on this machine
+// guestMounts show the guest program in a container. An engine on this machine
 // shows the file itself. Another one gets a copy of it, in a volume that is
 // named after its content and shown read-only to every sandbox that runs it.
-func (d *Driver) guestMount(ctx context.Context, image, program string) (mount.Mount, error) {
+//
+// Either way the directory is a mount as well: root of a sandbox can move a
+// directory that has a mount in it, and then put a program of its own, or a
+// link to the engine's own (CVE-2019-5736), where Dial runs the guest.
+func (d *Driver) guestMounts(ctx context.Context, image, program string) ([]mount.Mount, error) {
 	info, err := d.knownInfo(ctx)
 	if err != nil {
-		return mount.Mount{}, err
+		return nil, err
 	}
+	dir := path.Dir(driver.GuestPath)
 	if local, _ := d.isLocal(info); local {
-		return mount.Mount{Type: mount.TypeBind, Source: program, Target: driver.GuestPath, ReadOnly: true}, nil
+		return []mount.Mount{
+			{Type: mount.TypeTmpfs, Target: dir, ReadOnly: true, TmpfsOptions: &mount.TmpfsOptions{SizeBytes: 64 << 10, Mode: 0o755}},
+			{Type: mount.TypeBind, Source: program, Target: driver.GuestPath, ReadOnly: true},
+		}, nil
 	}
 	volume, err := d.guestVolume(ctx, image, program)
-	return mount.Mount{
-		Type: mount.TypeVolume, Source: volume, Target: path.Dir(driver.GuestPath), ReadOnly: true,
+	return []mount.Mount{{
+		Type: mount.TypeVolume, Source: volume, Target: dir, ReadOnly: true,
 		VolumeOptions: &mount.VolumeOptions{NoCopy: true},
-	}, err
+	}}, err
 }
 
 // guestVolume returns the volume that holds a guest program, and fills it if

@@ -11,6 +11,8 @@ import (
 const (
 	guestPackage = "github.com/sandgate/sandgate/cmd/sandgate-guest"
 	roguePackage = "github.com/sandgate/sandgate/sandbox/driver/drivertest/rogue"
+	// What attacks from inside a sandbox.
+	escapePackage = "github.com/sandgate/sandgate/sandbox/driver/drivertest/escape"
 )
 
 // Prebuilt names an environment variable: a directory that holds the programs
@@ -27,7 +29,7 @@ func BuildGuest(t testing.TB) string {
 // Prebuild builds all programs of the suite into dir, for Prebuilt.
 func Prebuild(t testing.TB, dir string) {
 	t.Helper()
-	for _, pkg := range []string{guestPackage, roguePackage} {
+	for _, pkg := range []string{guestPackage, roguePackage, escapePackage} {
 		buildInto(t, filepath.Join(dir, filepath.Base(pkg)), pkg)
 	}
 }

@@ -92,6 +92,7 @@ func tests() []test {
 		concurrencyTests(),
 		isolationTests(),
 		limitTests(),
+		escapeTests(),
 	)
 }
 

@@ -34,8 +34,9 @@ type env struct {
 	state string
 	d     driver.Driver
 
-	scratch   string        // outlives the sandboxes
-	roguePath func() string // builds the rogue guest when first asked
+	scratch    string        // outlives the sandboxes
+	roguePath  func() string // builds the rogue guest when first asked
+	escapePath func() string // builds the attacking program when first asked
 }
 
 // newEnv opens a driver on a new state folder. At the end of t every sandbox
@@ -51,6 +52,7 @@ func newEnv(t *testing.T, h Harness) *env {
 	}
 	e := &env{h: h, state: state, scratch: t.TempDir()}
 	e.roguePath = sync.OnceValue(func() string { return buildProgram(t, roguePackage) })
+	e.escapePath = sync.OnceValue(func() string { return buildProgram(t, escapePackage) })
 	e.d = h.New(t, state)
 	t.Cleanup(func() {
 		e.removeAll(t)

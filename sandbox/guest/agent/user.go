@@ -22,14 +22,16 @@ type user struct {
 
 // lookupUser finds the user that a command names: a name or a number, with a
 // group after a colon if need be, as container images write it. The empty
-// name is the user that the guest runs as, which is root.
+// name is the user that the guest runs as, which is root. To root, an account
+// file that cannot be read is as good as none: somebody has to mend it.
 func (a *Agent) lookupUser(spec string) (user, error) {
 	name, group, hasGroup := strings.Cut(spec, ":")
 	if name == "" {
 		name = strconv.Itoa(os.Geteuid())
 	}
+	mender := !hasGroup && (name == "0" || name == "root")
 	passwd, err := a.passwd.lines()
-	if err != nil {
+	if err != nil && !mender {
 		return user{}, err
 	}
 	who, ok := findUser(passwd, name)
@@ -37,7 +39,7 @@ func (a *Agent) lookupUser(spec string) (user, error) {
 		return user{}, fault.InvalidField("user", "there is no user %q in the sandbox", wire.Printable(name, 64))
 	}
 	groups, err := a.group.lines()
-	if err != nil {
+	if err != nil && !mender {
 		return user{}, err
 	}
 	if hasGroup {
