@@ -24,11 +24,15 @@ import (
 	"github.com/sandgate/sandgate/sandbox/gvisor/gvisortest"
 	"github.com/sandgate/sandgate/sandbox/image"
 	"github.com/sandgate/sandgate/sandbox/layer"
+	"github.com/sandgate/sandgate/sandbox/netd/netdtest"
 	"github.com/sandgate/sandgate/sandbox/store"
 )
 
 // TestMain deletes the program that gVisor sandboxes run as.
 func TestMain(m *testing.M) {
+	if netdtest.IsDaemon() {
+		netdtest.Daemon()
+	}
 	code := m.Run()
 	if err := gvisortest.Remove(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
