@@ -12,9 +12,13 @@ import (
 
 	"github.com/sandgate/sandgate/sandbox/driver/drivertest"
 	"github.com/sandgate/sandgate/sandbox/gvisor/gvisortest"
+	"github.com/sandgate/sandgate/sandbox/netd/netdtest"
 )
 
 func TestMain(m *testing.M) {
+	if netdtest.IsDaemon() {
+		netdtest.Daemon()
+	}
 	if dir := os.Getenv(victimVariable); dir != "" {
 		runVictim(dir)
 	}
@@ -59,9 +63,10 @@ func TestUnprivileged(t *testing.T) {
 	}
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir = dir
-	cmd.Env = append(gvisortest.Environ(t), "TMPDIR="+tmp, "HOME="+tmp, drivertest.Prebuilt+"="+programs)
+	cmd.Env = append(gvisortest.Environ(t), "TMPDIR="+tmp, "HOME="+tmp, drivertest.Prebuilt+"="+programs, netdtest.Variable+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody, NoSetGroups: false}}
-	out, err := cmd.CombinedOutput()
+	var out []byte
+	err = netdtest.New(t).Do(func() (err error) { out, err = cmd.CombinedOutput(); return err })
 	t.Logf("%s", out)
 	if err != nil {
 		t.Error(err)

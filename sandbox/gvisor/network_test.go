@@ -186,11 +186,7 @@ func (v *veths) Resolver() string { return "10.9.8.2" }
 
 func TestNetwork(t *testing.T) {
 	v := newVeths(t)
-	r := newRig(t)
-	must(t, r.Driver.Close())
-	d, err := New(Config{StateDir: r.dir, Log: r.log, Executable: r.executable, Network: v})
-	must(t, err)
-	r.Driver = d
+	r := newNetworkRig(t, v)
 	r.need(t, driver.FeatureNetwork)
 	r.boot(t, "net", func(s *driver.Spec) { s.Network = true })
 	r.boot(t, "off")
@@ -255,56 +251,66 @@ while :; do echo again | nc -w 5 10.9.8.2 7 >/again; usleep 100000; done' >/job;
 // TestDialLoopback reaches a server inside through the guest, with a network
 // and without, before and after a suspension.
 func TestDialLoopback(t *testing.T) {
-	v := newVeths(t)
+	r := newNetworkRig(t, newVeths(t))
+	r.dialLoopback(t, "on", true)
+	r.dialLoopback(t, "off", false)
+}
+
+// newNetworkRig is newRig with somebody who provides a network.
+func newNetworkRig(t *testing.T, n driver.Network) *rig {
+	t.Helper()
 	r := newRig(t)
 	must(t, r.Driver.Close())
-	d, err := New(Config{StateDir: r.dir, Log: r.log, Executable: r.executable, Network: v})
+	d, err := New(Config{StateDir: r.dir, Log: r.log, Executable: r.executable, Network: n})
 	must(t, err)
 	r.Driver = d
-	program := drivertest.BuildGuest(t)
-	for id, network := range map[string]bool{"on": true, "off": false} {
-		r.boot(t, id, func(s *driver.Spec) {
-			s.Network = network
-			s.Guest = driver.Guest{Path: program}
-		})
-		connect := func() *guest.Conn {
-			stream, err := r.Dial(t.Context(), id)
-			must(t, err)
-			c, err := guest.Connect(t.Context(), stream)
-			must(t, err)
-			return c
-		}
-		reach := func(c *guest.Conn) {
-			t.Helper()
-			var s io.ReadWriteCloser
-			for { // until it listens
-				if s, err = c.Dial(t.Context(), "tcp", "127.0.0.1:99"); err == nil {
-					break
-				}
-				if !fault.Is(err, fault.Unavailable) {
-					t.Fatal(cause(err))
-				}
-			}
-			defer s.Close()
-			_, err := s.Write([]byte("hello\n"))
-			must(t, err)
-			answer := make([]byte, 6)
-			if _, err := io.ReadFull(s, answer); err != nil || string(answer) != "hello\n" {
-				t.Errorf("%s: %q, %v", id, answer, err)
-			}
-		}
-		c := connect()
-		_, err := c.Start(t.Context(), guest.Command{ID: "server", NoStdin: true, Args: []string{"/bin/nc", "-ll", "-p", "99", "-e", "/bin/cat"}}, guest.Output{})
+	return r
+}
+
+func (r *rig) dialLoopback(t *testing.T, id string, network bool) {
+	t.Helper()
+	r.boot(t, id, func(s *driver.Spec) {
+		s.Network = network
+		s.Guest = driver.Guest{Path: drivertest.BuildGuest(t)}
+	})
+	connect := func() *guest.Conn {
+		stream, err := r.Dial(t.Context(), id)
 		must(t, err)
-		reach(c)
-		must(t, c.Close())
-		r.suspend(t, id)
-		r.resume(t, id, true)
-		c = connect()
-		reach(c)
-		must(t, c.Close())
-		must(t, r.Remove(t.Context(), id))
+		c, err := guest.Connect(t.Context(), stream)
+		must(t, err)
+		return c
 	}
+	reach := func(c *guest.Conn) {
+		t.Helper()
+		var s io.ReadWriteCloser
+		for { // until it listens
+			var err error
+			if s, err = c.Dial(t.Context(), "tcp", "127.0.0.1:99"); err == nil {
+				break
+			}
+			if !fault.Is(err, fault.Unavailable) {
+				t.Fatal(cause(err))
+			}
+		}
+		defer s.Close()
+		_, err := s.Write([]byte("hello\n"))
+		must(t, err)
+		answer := make([]byte, 6)
+		if _, err := io.ReadFull(s, answer); err != nil || string(answer) != "hello\n" {
+			t.Errorf("%s: %q, %v", id, answer, err)
+		}
+	}
+	c := connect()
+	_, err := c.Start(t.Context(), guest.Command{ID: "server", NoStdin: true, Args: []string{"/bin/nc", "-ll", "-p", "99", "-e", "/bin/cat"}}, guest.Output{})
+	must(t, err)
+	reach(c)
+	must(t, c.Close())
+	r.suspend(t, id)
+	r.resume(t, id, true)
+	c = connect()
+	reach(c)
+	must(t, c.Close())
+	must(t, r.Remove(t.Context(), id))
 }
 
 // TestNoNetwork refuses what nobody provides.
