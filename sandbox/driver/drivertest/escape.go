@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -266,10 +265,7 @@ func hostFiles(t *testing.T, e *env, more ...string) map[string]string {
 		names = append(names, "/proc/sys/"+setting)
 	}
 	for _, name := range names {
-		content, err := os.ReadFile(name)
-		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
-			t.Fatal(err)
-		}
+		content, err := os.ReadFile(name) // what is missing, or closed to us, stays so
 		sums[name] = fmt.Sprintf("%x %v", sha256.Sum256(content), err)
 	}
 	for _, program := range []string{"runc", "crun", "containerd-shim-runc-v2", "dockerd"} {

@@ -74,7 +74,8 @@ func testEscapeDevices(t *testing.T, e *env) {
 		asked = append(asked, "b:"+strings.TrimSpace(string(number)))
 	}
 	e.siege(t, func(b *box) {
-		if b.ownKernel(t) { // whose devices these are
+		own := b.ownKernel(t)
+		if own { // whose devices these are
 			harmless = append(harmless, "fuse", "net/tun")
 		}
 		for _, user := range []string{"", "user"} {
@@ -84,7 +85,7 @@ func testEscapeDevices(t *testing.T, e *env) {
 				t.Errorf("%d of %d devices were tried", len(results), len(asked))
 			}
 			for name, result := range results {
-				if result == "granted" {
+				if result == "granted" && (!own || name != "c:10:200" && name != "c:10:229") { // the same two
 					t.Errorf("device %s opens as %q", name, user)
 				}
 			}
