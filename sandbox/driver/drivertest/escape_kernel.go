@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/sandgate/sandgate/sandbox/guest"
@@ -14,7 +15,7 @@ import (
 
 // refusals are the answers of a kernel that did not even look at what it was
 // asked for.
-var refusals = []string{"operation not permitted", "permission denied", "function not implemented"}
+var refusals = []string{syscall.EPERM.Error(), syscall.EACCES.Error(), syscall.ENOSYS.Error()}
 
 // emulated are the calls that a kernel of its own may well grant a sandbox: on
 // one that is shared they lead to what others have.
