@@ -7,11 +7,15 @@ usage: measure.py TEST [options] NAME=KIND:SPEC …
   exec:PREFIX || PREFIX WITH TERMINAL
                      a command line; what to run is appended as one argument
   sh:COMMAND ;; CLEAN-UP
-                     for start and idle: run by sh -c; {i} is a number of its
+                     for start: run by sh -c; {i} is a number of its
                      own for every sample; the clean-up is not timed
   docker:CONTAINER   for api: exec through the Docker Engine API
   sandgate:SOCKET SANDBOX
                      for api: exec through Sandgate's HTTP API
+  door:sandgate SOCKET [FOLDER COUNT]
+  door:docker IMAGE LABEL
+                     for first, pause, snapshot, fork, rate and crowd: the HTTP
+                     API; FOLDER has COUNT sandboxes ready before each sample
 
 Every round visits every target once, in rotating order. The samples of all
 rounds go to --json FILE; report.py makes a table of such files.
@@ -98,7 +102,8 @@ def main():
     ap.add_argument("--bytes", type=int, default=256 << 20, help="down, up")
     ap.add_argument("--keys", type=int, default=200, help="echo")
     ap.add_argument("--sessions", type=int, default=50, help="fan")
-    ap.add_argument("--sandboxes", type=int, default=10, help="idle")
+    ap.add_argument("--batch", type=int, default=20, help="rate: sandboxes a sample")
+    ap.add_argument("--crowd", type=int, default=200, help="crowd: sandboxes at once")
     ap.add_argument("--limit", type=float, default=120, help="seconds a sample may take")
     ap.add_argument("--json", default="")
     o = ap.parse_args()

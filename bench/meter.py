@@ -162,3 +162,22 @@ def growth(before, after, ignore):
         if pid not in after and pid not in ignore:
             by[name] = by.get(name, 0) - pss
     return by
+
+
+def belonging(table, marks, names):
+    """Those of a table that have one of the names, or a mark in their command
+    line or that of a process above them."""
+    marked = {pid: True for pid, row in table.items() if row[0] in names}
+
+    def look(pid):
+        if pid not in marked:
+            marked[pid] = False  # whatever comes: no circle
+            try:
+                with open("/proc/%d/cmdline" % pid, "rb") as f:
+                    line = f.read().decode("utf-8", "replace")
+            except OSError:
+                line = ""
+            marked[pid] = any(m in line for m in marks) or pid in table and look(table[pid][1])
+        return marked[pid]
+
+    return {pid: row for pid, row in table.items() if look(pid)}

@@ -44,37 +44,27 @@ answers() { # destination, port
 }
 # shellcheck source=bench/peers.sh
 . "$here/peers.sh"
+# shellcheck source=bench/ours.sh
+. "$here/ours.sh"
 
 ssh-keygen -q -t ed25519 -N '' -C bench -f "$key"
 ssh-keygen -q -t ed25519 -N '' -C bench -f "$work/peer_host_key"
 
 # Ours.
-export SANDGATE_STATE=$work/state
 ours_port=$(port)
-serve() {
-  "$sandgate" serve --ssh "127.0.0.1:$ours_port" --engine "$engine" --default-runtime "$runtime" >>"$work/server.log" 2>&1 &
-  server=$!
-  for _ in $(seq 100); do
-    [ -S "$SANDGATE_STATE/sandgate.sock" ] && "$sandgate" list >/dev/null 2>&1 && return 0
-    kill -0 "$server" 2>/dev/null || break
-    sleep 0.1
-  done
-  echo "bench: the server does not start" >&2
-  tail "$work/server.log" >&2
-  return 1
-}
-stop_server() { end "$server"; }
-later stop_server
-serve
-"$sandgate" key add "$key.pub" >/dev/null
-box=$("$sandgate" create --name bench </dev/null)
-later "$sandgate" delete "$box"
-answers "$box@127.0.0.1" "$ours_port" || { echo "bench: the gateway does not answer" >&2; tail "$work/server.log" >&2; exit 1; }
+serve_ours() { serve ours --engine "$engine" --ssh "127.0.0.1:$ours_port"; }
+serve_ours
+later unserve ours
+at ours key add "$key.pub" >/dev/null
+box=$(at ours create --name bench </dev/null)
+later empty ours
+answers "$box@127.0.0.1" "$ours_port" || { echo "bench: the gateway does not answer" >&2; tail "$work/ours.log" >&2; exit 1; }
 
 ours="sandgate=ssh:$client -p $ours_port $box@127.0.0.1"
+ours_door="sandgate=door:sandgate $(socket ours)"
 ssh_peers=()
-start=() api=() idle=()
-new_peers=()
+start=() api=() doors=()
+new_peers=() stopped=() warm=()
 
 # Theirs.
 if ! docker version >/dev/null 2>&1; then
@@ -89,7 +79,8 @@ else
   start+=("docker run + exec=sh:$fresh && docker exec sandgate-bench-{i} echo hi ;; $drop"
     "docker run --rm=sh:docker run --rm --network none $image:$$ echo hi")
   api+=("docker=docker:$container")
-  idle+=("docker=sh:$fresh ;; $drop")
+  doors+=("docker=door:docker $image:$$ $image-$$")
+  later docker_rid "label=$image-$$"
   new_peers+=("docker exec=exec:docker exec -i $container sh -c || docker exec -it $container sh -c")
   peer_port=$(port)
   if peer_forcecommand "$peer_port"; then
@@ -105,14 +96,36 @@ else
     echo "bench: sshd in the container cannot be reached"
   fi
 fi
-start+=("sandgate=sh:'$sandgate' create --name b{i} >/dev/null && '$sandgate' exec b{i} -- echo hi ;; '$sandgate' delete b{i}"
-  "sandgate run=sh:'$sandgate' run -- echo hi")
-api+=("sandgate=sandgate:$SANDGATE_STATE/sandgate.sock $box")
-idle+=("sandgate=sh:'$sandgate' create --name b{i} ;; '$sandgate' delete b{i}")
+start+=("sandgate=sh:$(mine ours create --name b{i}) >/dev/null && $(mine ours exec b{i} -- echo hi) ;; $(mine ours delete b{i})"
+  "sandgate run=sh:$(mine ours run -- echo hi)")
+api+=("sandgate=sandgate:$(socket ours) $box")
+
+# Ours in other ways.
+if [ "$engine" = gvisor ]; then
+  ready=4
+  ready_dir=$work/warm/sandboxes/gvisor/box
+  serve warm --engine gvisor --ssh off --warm $ready
+  later unserve warm
+  later empty warm
+  # One with a name has it as its host's, so none that is ready fits it.
+  again="until [ \$(ls $ready_dir | wc -l) -ge $ready ]; do sleep 0.05; done; sleep 1"
+  start+=("sandgate warm=sh:id=\$($(mine warm create)) && echo \$id >$work/id-{i} && $(mine warm exec) \$id -- echo hi ;; $(mine warm delete) \$(cat $work/id-{i}); $again")
+  warm+=("sandgate warm=door:sandgate $(socket warm) $ready_dir $ready")
+  if docker version >/dev/null 2>&1 && serve stopped --engine docker --ssh off --network off; then
+    later unserve stopped
+    later empty stopped
+    first=$(at stopped create)
+    forget_docker stopped "$first"
+    at stopped delete "$first" >/dev/null
+    stopped+=("sandgate on docker=door:sandgate $(socket stopped)")
+  else
+    echo "bench: nothing to measure a pause without memory with"
+  fi
+fi
 
 n() { if [ -n "${BENCH_QUICK:-}" ] && [ "$1" -gt 2 ]; then echo 2; else echo "$1"; fi; }
 small=()
-if [ -n "${BENCH_QUICK:-}" ]; then small=(--bytes $((16 << 20)) --keys 20 --sessions 5 --sandboxes 2); fi
+if [ -n "${BENCH_QUICK:-}" ]; then small=(--bytes $((16 << 20)) --keys 20 --sessions 5 --batch 8 --crowd 50); fi
 rm -rf "$out"
 mkdir -p "$out"
 take() { # test, rounds, targets
@@ -125,6 +138,20 @@ echo "sandgate $("$sandgate" version | head -1), engine $engine, runtime $runtim
 echo "$(nproc) processors, $(uname -sr), $(ssh -V 2>&1), docker $(docker version -f '{{.Server.Version}}' 2>/dev/null || echo none)"
 take intact 1 "${ssh_peers[@]}" "$ours"
 take start 10 "${start[@]}"
+take first 10 "${doors[@]}" "$ours_door" "${warm[@]}"
+unserve warm
+take pause 10 "${doors[@]}" "$ours_door" "${stopped[@]}"
+take pause256 5 "${doors[@]}" "$ours_door"
+take snapshot10 5 "${doors[@]}" "$ours_door" "${stopped[@]}"
+take snapshot500 3 "${doors[@]}" "$ours_door"
+take fork 5 "${doors[@]}" "$ours_door" "${stopped[@]}"
+take rate2 3 "${doors[@]}" "$ours_door" "${stopped[@]}"
+take rate4 3 "${doors[@]}" "$ours_door" "${stopped[@]}"
+unserve stopped
+serve many --engine "$engine" --ssh off --network off
+later unserve many
+"$here/listing.py" -n "$(n 40)" --json "$out/list.json" "$(socket many)" "$work/many/state.db"
+unserve many
 take api 30 "${api[@]}"
 take new 20 "${ssh_peers[@]}" "${new_peers[@]}" "$ours"
 take mux 20 "${ssh_peers[@]}" "$ours"
@@ -133,11 +160,11 @@ take up 5 "${ssh_peers[@]}" "$ours"
 take echo 5 "${ssh_peers[@]}" "$ours"
 # A server that has just started has no memory left over from other tests to
 # hide the sessions in. The sandbox goes on meanwhile.
-stop_server
-serve
+unserve ours
+serve_ours
 answers "$box@127.0.0.1" "$ours_port"
 take fan 1 "${ssh_peers[@]}" "$ours"
-take idle 2 "${idle[@]}"
+take crowd 1 "${doors[@]}" "$ours_door"
 
 echo
 "$here/report.py" "$out" | tee "$out/table.md"

@@ -1,12 +1,14 @@
 """The tests. Each takes one sample of one target and returns {metric: value}."""
 
 import concurrent.futures
+import functools
 import itertools
 import os
 import re
 import subprocess
 import time
 
+import life
 import meter
 
 COUNTER = itertools.count()
@@ -35,8 +37,8 @@ def new(t, o):
 
 def api(t, o):
     with meter.Meter() as m:
-        status, output = t.api.execute(["echo", "hi"])
-    need(status == 0 and b"hi\n" in output, "status %r, output %r" % (status, output))
+        output = t.door.output(t.box, ["echo", "hi"])
+    need(output == b"hi\n", "output %r" % output)
     return {"ms": m.wall * 1e3}
 
 
@@ -151,21 +153,6 @@ def fan(t, o):
     return dict(split(meter.growth(before, after, ignore), o.sessions), open_all_s=m.wall)
 
 
-def idle(t, o):
-    """Many idle sandboxes: what each costs."""
-    names = ["%d-%d" % (os.getpid(), next(COUNTER)) for _ in range(o.sandboxes)]
-    before = meter.processes()
-    try:
-        for i in names:
-            need(meter.run(["sh", "-c", t.command.replace("{i}", i)], o.limit) == 0, "no sandbox")
-        time.sleep(3)
-        after = meter.processes()
-    finally:
-        for i in names:
-            meter.run(["sh", "-c", t.clean.replace("{i}", i)], o.limit)
-    return split(meter.growth(before, after, {os.getpid()}), o.sandboxes)
-
-
 def split(by, n):
     by = {k: v for k, v in by.items() if COUNTED.match(k)}
     top = sorted(by.items(), key=lambda x: -x[1])[:6]
@@ -176,12 +163,35 @@ def split(by, n):
     }
 
 
-TESTS = {"new": new, "mux": new, "api": api, "start": start, "down": down, "up": up, "intact": intact, "echo": echo, "fan": fan, "idle": idle}
+TESTS = {
+    "new": new,
+    "mux": new,
+    "api": api,
+    "start": start,
+    "down": down,
+    "up": up,
+    "intact": intact,
+    "echo": echo,
+    "fan": fan,
+    "first": life.first,
+    "pause": life.pause,
+    "pause256": functools.partial(life.pause, memory=256),
+    "snapshot10": functools.partial(life.snapshot, megabytes=10),
+    "snapshot500": functools.partial(life.snapshot, megabytes=500),
+    "fork": life.fork,
+    "rate2": functools.partial(life.rate, parallel=2),
+    "rate4": functools.partial(life.rate, parallel=4),
+    "crowd": life.crowd,
+}
 
 
 def warm(test, t, o):
     """Something cheap that loads what the test will use."""
     if test in ("fan", "echo", "down", "up", "intact"):
         meter.run(t.argv("true"), o.limit)
-    elif test != "idle":
+    elif test in ("crowd", "rate2", "rate4"):
+        life.first(t, o)
+    elif test == "snapshot500":
+        life.snapshot(t, o, megabytes=10)
+    else:
         TESTS[test](t, o)
