@@ -17,7 +17,7 @@ func (d *Driver) probeNetwork(h host) driver.Support {
 	case d.network == nil:
 		return driver.Support{Reason: "nothing provides a network"}
 	}
-	return driver.Support{OK: true, Reason: "addresses and routes of the provider's namespace, in gVisor's own network stack"}
+	return driver.Support{OK: true, Reason: "in gVisor's own network stack"}
 }
 
 // attach readies the network namespace of a sandbox, if it has a network.

@@ -98,7 +98,7 @@ func machine() finding {
 func examineEngine(ctx context.Context, engine string, d stateDir) []finding {
 	head := finding{Subject: "engine " + engine}
 	cfg := serverConfig{engine: engine, state: d, log: slog.New(slog.DiscardHandler)}
-	network, noNetwork := newNetwork(ctx, cfg)
+	network, aboutNetwork := newNetwork(ctx, cfg)
 	drv, err := newDriver(cfg, network)
 	if err != nil {
 		head.Status, head.Detail = "missing", fault.From(err).Error()
@@ -115,7 +115,9 @@ func examineEngine(ctx context.Context, engine string, d stateDir) []finding {
 	for _, feature := range driver.Features() {
 		f := finding{Subject: "  " + feature, Status: "ok", Detail: caps.Support[feature].Reason}
 		if feature == driver.FeatureNetwork && network == nil {
-			f.Detail = noNetwork
+			f.Detail = aboutNetwork
+		} else if feature == driver.FeatureNetwork && caps.Support[feature].OK {
+			f.Detail += "; " + aboutNetwork
 		}
 		if !caps.Support[feature].OK {
 			f.Status = "limited"

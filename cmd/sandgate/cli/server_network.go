@@ -32,15 +32,16 @@ var (
 )
 
 // newNetwork returns nil and the reason where this host cannot connect
-// sandboxes, or is told not to.
+// sandboxes, or is told not to. Otherwise the reason says what to expect.
 func newNetwork(ctx context.Context, cfg serverConfig) (n *network, reason string) {
 	if cfg.noNetwork {
 		return nil, "the server was started with --network off"
 	}
-	if ok, reason := netd.Probe(ctx); !ok {
+	ok, reason := netd.Probe(ctx)
+	if !ok {
 		return nil, reason
 	}
-	return &network{dir: filepath.Join(string(cfg.state), "netd"), up: make(chan struct{})}, ""
+	return &network{dir: filepath.Join(string(cfg.state), "netd"), up: make(chan struct{})}, reason
 }
 
 // connect returns the client of a daemon that runs.

@@ -1,6 +1,11 @@
 // Package netdtest helps tests of drivers that connect sandboxes with a real
-// network daemon: the test program is the daemon too, and there is an internet
-// to reach that is all of this machine.
+// network daemon.
+//
+// The test program is the daemon too: its TestMain begins with IsDaemon. The
+// daemon runs on the machine of a World, which has an internet of its own, so
+// that nothing of a test leaves this host and nothing of the host is changed.
+// What is reached, and what must not be, are scripts that any sandbox with
+// busybox can run.
 package netdtest
 
 import (
