@@ -37,7 +37,7 @@ func (s *server) download(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := s.rawAnswer(r.w, mediaTypes[f])
+	out := s.rawAnswer(r.w, r.Request, mediaTypes[f])
 	_, err = r.ops.Download(r.Context(), r.PathValue("id"), q.Get("path"), f, q.Get("user"), out)
 	return s.streamed(out, err)
 }

@@ -80,7 +80,7 @@ func (s *server) followEvents(r *request) (any, error) {
 		return nil, err
 	}
 	defer sub.Close()
-	out := s.rawAnswer(r.w, contentNDJSON)
+	out := s.rawAnswer(r.w, r.Request, contentNDJSON)
 	out.begin()
 	beat := time.NewTicker(beatTime)
 	defer beat.Stop()

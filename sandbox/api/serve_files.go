@@ -106,7 +106,7 @@ func (s *server) readFile(r *request) (any, error) {
 		return nil, err
 	}
 	defer f.Close()
-	out := s.rawAnswer(r.w, "application/octet-stream")
+	out := s.rawAnswer(r.w, r.Request, "application/octet-stream")
 	out.begin()
 	_, err = copyOut(out, f)
 	out.end(err)

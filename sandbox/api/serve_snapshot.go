@@ -172,7 +172,7 @@ func newestNamed(r *request, name string) (string, error) {
 
 // exportSnapshot sends a snapshot as an archive.
 func (s *server) exportSnapshot(r *request) (any, error) {
-	out := s.rawAnswer(r.w, "application/x-tar")
+	out := s.rawAnswer(r.w, r.Request, "application/x-tar")
 	return s.streamed(out, r.ops.ExportSnapshot(r.Context(), r.PathValue("id"), out))
 }
 

@@ -40,7 +40,7 @@ func (s *server) readStream(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	out := s.rawAnswer(w, "application/octet-stream")
+	out := s.rawAnswer(w, r, "application/octet-stream")
 	out.begin()
 	out.end(read(r.Context(), id, stream, opts, out))
 }
@@ -66,14 +66,15 @@ func outputOptions(q query) (o sandbox.OutputOptions, err error) {
 // begins with the first of them; until then the request can still fail in
 // order.
 type raw struct {
+	ctx     context.Context // of the request: writing ends with it
 	w       http.ResponseWriter
 	flush   *http.ResponseController
 	kind    string // content type
 	started bool
 }
 
-func (s *server) rawAnswer(w http.ResponseWriter, kind string) *raw {
-	return &raw{w: w, flush: http.NewResponseController(w), kind: kind}
+func (s *server) rawAnswer(w http.ResponseWriter, r *http.Request, kind string) *raw {
+	return &raw{ctx: r.Context(), w: w, flush: http.NewResponseController(w), kind: kind}
 }
 
 // begin sends the header, if nothing was sent.
@@ -92,6 +93,9 @@ func (a *raw) begin() {
 }
 
 func (a *raw) Write(b []byte) (int, error) {
+	if err := a.ctx.Err(); err != nil {
+		return 0, err
+	}
 	a.begin()
 	n, err := a.w.Write(b)
 	if err == nil {
