@@ -3,6 +3,7 @@ package gvisor
 import (
 	"fmt"
 	"os"
+	"path"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"gvisor.dev/gvisor/runsc/specutils"
@@ -73,6 +74,9 @@ func mounts(spec driver.Spec) []specs.Mount {
 		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
 		{Destination: "/dev/shm", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", fmt.Sprintf("size=%d", shm)}},
 		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+		// Over the directory too: root could move it away, and Dial would find
+		// another program in its place.
+		{Destination: path.Dir(driver.GuestPath), Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=755", "size=64k"}},
 		{Destination: driver.GuestPath, Type: "bind", Source: spec.Guest.Path, Options: []string{"bind", "ro"}},
 	}
 }
