@@ -24,6 +24,7 @@
 //	PATCH  /v1/sandboxes/{id}                  limits, timeouts, name, what may be reached
 //	POST   /v1/sandboxes/{id}/fork             a second one with the files of the first
 //	GET    /v1/sandboxes/{id}/usage            what it uses
+//	GET    /cli/sandbox[/{id}]                 list and one, in the short form of the published command line
 //	GET    /v1/stats                           what all of them used; start, end, orgId
 //	GET    /v1/events                          events of all; type, since, until, after, before
 //	GET    /v1/events/follow                   events as they happen, a line of JSON each; after

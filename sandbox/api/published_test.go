@@ -151,7 +151,12 @@ func TestPublishedClientLife(t *testing.T) {
 			}
 			Read string
 		}
-		Listed2     struct{ Total int }
+		Listed2  struct{ Total int }
+		Resolved struct{ ID, Status string }
+		CLIList  struct {
+			Sandboxes []struct{ ID string }
+			Total     int
+		}
 		Checkpoint  struct{ ID, Name string }
 		Checkpoints []struct{ ID, Name string }
 		Events      struct{ Events []struct{ Type string } }
@@ -167,6 +172,7 @@ func TestPublishedClientLife(t *testing.T) {
 		"remove":         got.Removed.Found && !got.RemovedAgain.Found && got.RemovedDir.Found,
 		"missing file":   got.NoFile != "no error",
 		"archive":        got.Copied == "hello\n",
+		"resolve":        got.Resolved.Status == "idle" && got.CLIList.Total == 1 && got.CLIList.Sandboxes[0].ID == got.Resolved.ID,
 		"env":            len(got.Env) == 1 && got.Env["B"] == "2",
 		"job":            got.JobDone.Status == "completed" && got.JobOutput == "from a job\n" && got.JobStopped.Status == "cancelled" && len(got.Jobs.Jobs) == 2,
 		"pause":          got.Paused.SandboxID != "" && got.Paused.Status == "paused" && got.Paused.TerminatesAt != "" && got.PausedInfo.Status == "paused" && got.Woken.AutoResumed,

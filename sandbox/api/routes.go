@@ -17,6 +17,8 @@ func (s *server) lifeRoutes() {
 	s.handle("GET /v1/events", http.StatusOK, s.events)
 	s.handle("GET /v1/events/follow", http.StatusOK, s.followEvents)
 	s.handle("GET /v1/sandboxes/{id}/events/follow", http.StatusOK, s.followEvents)
+	s.handle("GET /cli/sandbox", http.StatusOK, s.cliList)
+	s.handle("GET /cli/sandbox/{id}", http.StatusOK, s.cliGet)
 	s.handle("GET /v1/stats", http.StatusOK, s.stats)
 }
 

@@ -204,7 +204,7 @@ func TestTenants(t *testing.T) {
 		{"GET", "/v1/streams/EXEC/stdout", ""}, {"PUT", "/v1/streams/EXEC/stdin", "x"},
 		{"POST", "/sandbox/ID/pause", ""}, {"POST", "/sandbox/ID/resume", ""}, {"PATCH", "/sandbox/env/ID", `{"env":{}}`},
 		{"PATCH", "/v1/sandboxes/ID", `{"timeout":{"idle":"1h"}}`}, {"POST", "/v1/sandboxes/ID/fork", `{"timeout":{"idle":"1h"}}`},
-		{"GET", "/v1/sandboxes/ID/usage", ""}, {"GET", "/v1/sandboxes/ID/events/follow", ""},
+		{"GET", "/cli/sandbox/ID", ""}, {"GET", "/v1/sandboxes/ID/usage", ""}, {"GET", "/v1/sandboxes/ID/events/follow", ""},
 		{"GET", "/sandbox/sandboxes/ID/jobs", ""}, {"POST", "/sandbox/sandboxes/ID/jobs", `{"command":["true"]}`}, {"GET", "/sandbox/sandboxes/ID/jobs/job_x", ""},
 		{"POST", "/fs/ID", `{"files":[{"path":"a","content":""}]}`}, {"GET", "/fs/ID?path=a", ""}, {"GET", "/fs/list/ID", ""},
 		{"POST", "/fs/rmdir/ID", `{"path":"a"}`}, {"GET", "/fs/download/ID", ""}, {"POST", "/fs/upload/ID?format=tar", ""},

@@ -39,6 +39,8 @@ out.noFile = await failure(sandbox.readFile('none'));
 const archive = new Uint8Array(await new Response(await lib.sandboxDownloadArchive(raw, { sandboxId, path: 'src', format: 'tar.gz' })).arrayBuffer());
 await lib.sandboxUploadArchive(raw, { sandboxId, archive, path: 'copy', format: 'tar.gz' });
 out.copied = await text(await sandbox.readFile('copy/a.txt'));
+out.resolved = await lib.sandboxResolve(raw, sandboxId);
+out.cliList = await lib.cliSandboxList(raw, { name: 'life', status: 'idle' });
 out.env = await sandbox.setEnv({ B: '2', A: null });
 
 const job = await client.createJob(sandboxId, { command: ['sh', '-c', 'echo from a job'] });
