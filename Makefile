@@ -43,7 +43,7 @@ FUZZTIME ?= 10s
 fuzz: ## every fuzz target, FUZZTIME each
 	scripts/fuzz.sh $(FUZZTIME)
 
-bench: build ## speed against docker run, docker exec and OpenSSH, in one interleaved run
+bench: build ## speed against Docker and OpenSSH, in one interleaved run
 	bench/run.sh
 
 demo: ## a sandbox of your own, over ssh

@@ -10,8 +10,11 @@ own for this: the records stay.
 
 import argparse
 import json
+import os
 import random
+import socket
 import sqlite3
+import struct
 import time
 import urllib.parse
 
@@ -64,6 +67,26 @@ def fill(database, like, n):
     db.close()
 
 
+class Processor:
+    """Milliseconds of processor time that the server has had: what a page costs
+    it, however busy the machine is with others."""
+
+    def __init__(self, api):
+        api.http.connect()
+        peer = api.http.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        self.tasks = "/proc/%d/task/" % struct.unpack("3i", peer)[0]
+
+    def used(self):
+        total = 0
+        for task in os.listdir(self.tasks):
+            try:
+                with open(self.tasks + task + "/schedstat") as f:
+                    total += int(f.read().split()[0])
+            except (OSError, IndexError):
+                pass  # it has ended
+        return total / 1e6
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("socket")
@@ -83,21 +106,26 @@ def main():
     if total < o.records:
         raise SystemExit("listing: the server lists %d of %d" % (total, o.records))
 
+    processor = Processor(d.api)
     took, noise = {what: [] for what in FILTERS}, []
     for page in range(o.pages):
         noise.append(meter.noise())
         for what, want in FILTERS.items():
             for i, order in enumerate(ORDERS):
                 q = dict(want, sort=order, direction=["asc", "desc"][(page + i) % 2], limit=50, offset=page % 4 * 50)
+                path, used = "/sandbox?" + urllib.parse.urlencode(q), processor.used()
                 began = time.perf_counter()
-                d.api.call("GET", "/sandbox?" + urllib.parse.urlencode(q))
-                took[what].append({"ms": (time.perf_counter() - began) * 1e3, "order": order + " " + q["direction"]})
+                d.api.call("GET", path)
+                ms = (time.perf_counter() - began) * 1e3
+                took[what].append({"ms": ms, "cpu_ms": processor.used() - used, "order": order + " " + q["direction"]})
 
     print("\nlist, %d records made in %.1f s, %d pages each; noise probe %.1f ms (p90 %.1f)" % (total, filled, o.pages * len(ORDERS), meter.quantile(noise, 0.5), meter.quantile(noise, 0.9)))
     for what, samples in took.items():
         ms = [s["ms"] for s in samples]
+        cpu = [s["cpu_ms"] for s in samples]
         slow = max(samples, key=lambda s: s["ms"])
-        print("%-26s p50 %6.2f ms  p99 %6.2f ms  slowest %6.2f ms by %s" % (what, meter.quantile(ms, 0.5), meter.quantile(ms, 0.99), slow["ms"], slow["order"]))
+        figures = tuple(meter.quantile(v, p) for v in (ms, cpu) for p in (0.5, 0.99))
+        print("%-26s p50 %6.2f ms  p99 %6.2f ms; of a processor %6.2f and %6.2f ms; slowest %6.2f ms by %s" % ((what,) + figures + (slow["ms"], slow["order"])))
     if o.json:
         with open(o.json, "w") as f:
             json.dump({"test": "list", "rounds": o.pages, "noise_ms": noise, "samples": took}, f)

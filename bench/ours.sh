@@ -46,13 +46,14 @@ empty() { # name
   for one in $(at "$1" list --limit 100 --json | grep -o 'sbx_[a-z0-9]*' | sort -u); do at "$1" delete "$one"; done
 }
 
-# What the docker engine has of a server: the images and volumes that it keeps
-# for the next sandbox. A sandbox says how they are marked.
-forget_docker() { # name, a sandbox
-  local mark
-  mark=$(docker ps -a --filter "label=sandgate.id=$2" --format '{{.Label "sandgate.state"}}')
-  [ -n "$mark" ] || return 0
-  later docker_rid "label=sandgate.state=$mark"
+# Has what a server's docker engine keeps for the next sandbox, images and
+# volumes, removed in the end. A sandbox says how they are marked.
+forget_docker() { # name
+  local one mark
+  one=$(at "$1" create)
+  mark=$(docker ps -a --filter "label=sandgate.id=$one" --format '{{.Label "sandgate.state"}}')
+  at "$1" delete "$one"
+  [ -z "$mark" ] || later docker_rid "label=sandgate.state=$mark"
 }
 
 docker_rid() { # filter

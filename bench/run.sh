@@ -58,6 +58,7 @@ later unserve ours
 at ours key add "$key.pub" >/dev/null
 box=$(at ours create --name bench </dev/null)
 later empty ours
+[ "$engine" != docker ] || forget_docker ours >/dev/null
 answers "$box@127.0.0.1" "$ours_port" || { echo "bench: the gateway does not answer" >&2; tail "$work/ours.log" >&2; exit 1; }
 
 ours="sandgate=ssh:$client -p $ours_port $box@127.0.0.1"
@@ -114,9 +115,7 @@ if [ "$engine" = gvisor ]; then
   if docker version >/dev/null 2>&1 && serve stopped --engine docker --ssh off --network off; then
     later unserve stopped
     later empty stopped
-    first=$(at stopped create)
-    forget_docker stopped "$first"
-    at stopped delete "$first" >/dev/null
+    forget_docker stopped >/dev/null
     stopped+=("sandgate on docker=door:sandgate $(socket stopped)")
   else
     echo "bench: nothing to measure a pause without memory with"
@@ -145,11 +144,12 @@ take pause256 5 "${doors[@]}" "$ours_door"
 take snapshot10 5 "${doors[@]}" "$ours_door" "${stopped[@]}"
 take snapshot500 3 "${doors[@]}" "$ours_door"
 take fork 5 "${doors[@]}" "$ours_door" "${stopped[@]}"
-take rate2 3 "${doors[@]}" "$ours_door" "${stopped[@]}"
+take rate2 3 "${doors[@]}" "$ours_door"
 take rate4 3 "${doors[@]}" "$ours_door" "${stopped[@]}"
 unserve stopped
 serve many --engine "$engine" --ssh off --network off
 later unserve many
+[ "$engine" != docker ] || forget_docker many >/dev/null
 "$here/listing.py" -n "$(n 40)" --json "$out/list.json" "$(socket many)" "$work/many/state.db"
 unserve many
 take api 30 "${api[@]}"
