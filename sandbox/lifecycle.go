@@ -140,6 +140,11 @@ func (e *Engine) destroyLocked(ctx context.Context, id string, final Status, rea
 		was = *s
 		return nil, s.moveTo(Stopping, reason)
 	})
+	if fault.Is(err, fault.Exhausted) && final != Failed {
+		// The disk is full, and to remove what nobody wants is what makes room.
+		was, err = e.cfg.Store.Sandbox(ctx, id)
+		gone = was.Status == Deleted || was.Status == Terminated
+	}
 	if err != nil || gone {
 		return err
 	}
@@ -169,6 +174,9 @@ func (e *Engine) destroyLocked(ctx context.Context, id string, final Status, rea
 	}
 	s, err := e.update(ctx, id, func(s *Sandbox) ([]Event, error) {
 		s.EndedAt = e.cfg.Now()
+		if err := s.moveTo(Stopping, reason); err != nil {
+			return nil, err
+		}
 		return []Event{e.event(id, typ, by, data)}, s.moveTo(final, reason)
 	})
 	if err == nil {
@@ -205,6 +213,17 @@ func (e *Engine) watch(id string) {
 			return
 		}
 		e.ended(ctx, id, st)
+	})
+}
+
+// watchAgain follows a sandbox whose end the store did not take.
+func (e *Engine) watchAgain(id string) {
+	e.background(func(ctx context.Context) {
+		select {
+		case <-time.After(storeRetry):
+			e.watch(id)
+		case <-ctx.Done():
+		}
 	})
 }
 
@@ -247,7 +266,9 @@ func (e *Engine) ended(ctx context.Context, id string, st driver.Status) {
 		return []Event{e.event(id, typ, "system", map[string]any{"reason": reason, "oom": st.Exit.OOM})}, s.moveTo(next, reason)
 	})
 	if err != nil {
-		e.cfg.Log.Error("record the end of a sandbox", "sandbox", id, "err", err)
+		e.cfg.Log.Error("record the end of a sandbox; trying on", "sandbox", id, "err", err)
+		e.watchAgain(id)
+		return
 	}
 	e.endExecutions(ctx, id, "the sandbox ended: "+reason, ExecFailed)
 	e.cfg.Log.Warn("sandbox ended", "sandbox", id, "status", next, "reason", reason)

@@ -49,6 +49,9 @@ func (e *Engine) Reconcile(ctx context.Context) (Reconciliation, error) {
 		}
 		if err := e.reconcileOne(ctx, s, onHost, &r); err != nil {
 			e.cfg.Log.Error("reconcile sandbox", "sandbox", s.ID, "err", err, "cause", fault.From(err).Cause)
+			if s.Status.Up() {
+				e.watchAgain(s.ID)
+			}
 		}
 		delete(onHost, s.ID)
 	}

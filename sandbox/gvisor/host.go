@@ -78,8 +78,20 @@ func (d *Driver) probe() host {
 }
 
 // probeMounts runs the launcher on a filesystem with a layer and a host
-// directory, as far as mounting it.
+// directory, as far as mounting it. A disk that is full says nothing about the
+// host: sandboxes whose files are there must not be taken for lost by it.
 func (d *Driver) probeMounts(ctx context.Context, s storage, withDisk bool) driver.Support {
+	found := d.tryMounts(ctx, s, withDisk)
+	for _, full := range []error{unix.ENOSPC, unix.EDQUOT} {
+		if strings.Contains(found.Reason, full.Error()) {
+			d.log.Warn("the disk is full: cannot try what this host can", "dir", d.dir, "reason", found.Reason)
+			return driver.Support{OK: true}
+		}
+	}
+	return found
+}
+
+func (d *Driver) tryMounts(ctx context.Context, s storage, withDisk bool) driver.Support {
 	no := func(err error) driver.Support { return driver.Support{Reason: firstLine(err.Error())} }
 	dir, err := os.MkdirTemp(d.dir, probePrefix)
 	if err != nil {
