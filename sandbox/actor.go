@@ -59,7 +59,8 @@ type ExecRequest struct {
 	// bounded. What is queued when the server ends is recorded as cancelled.
 	Queue bool
 
-	autoResumed bool // the sandbox was resumed for it
+	autoResumed bool           // the sandbox was resumed for it
+	who         keys.Principal // asked for it; asked again when its turn comes
 }
 
 // Stream selects an output stream of an execution.

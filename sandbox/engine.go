@@ -60,6 +60,9 @@ type Config struct {
 	// AttendGrace is how long an attended command goes on while nobody attends
 	// it; default 15s.
 	AttendGrace time.Duration
+	// DiskFloor is how many bytes of the disk that holds LayersDir stay free:
+	// with less, nothing new is made. 0 is none.
+	DiskFloor int64
 	// Egress decides where sandboxes may go; nil: there is no network.
 	Egress Egress
 	// Warm is what is kept ready for whoever creates a sandbox; see KeepWarm.

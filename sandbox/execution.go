@@ -48,7 +48,7 @@ func (a *Actor) Execute(ctx context.Context, ref string, r ExecRequest) (Executi
 	if err != nil {
 		return Execution{}, err
 	}
-	r.autoResumed = resumed
+	r.autoResumed, r.who = resumed, a.who
 	x, err := a.e.execute(ctx, s, r, a.who.ID)
 	return x, a.e.explain(ctx, s.ID, err)
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sandgate/sandgate/keys"
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
 
@@ -132,8 +131,12 @@ func (e *Engine) enqueue(ctx context.Context, x Execution, r ExecRequest, by str
 func (e *Engine) takeTurn(x Execution, r ExecRequest, by string, run *command) (Execution, error) {
 	ctx, cancel := context.WithTimeout(run.ctx, turnTime)
 	defer cancel()
-	// Whoever queued it was asked then; the sandbox may have been stopped since.
-	s, err := e.As(keys.Principal{ID: by, Role: keys.Admin}).ready(ctx, x.SandboxID)
+	// Whoever queued it was asked then, and is asked again: a key may have been
+	// taken away since, and the sandbox may have been stopped.
+	if err := e.Recheck(ctx, r.who); err != nil {
+		return x, err
+	}
+	s, err := e.As(r.who).ready(ctx, x.SandboxID)
 	if err != nil {
 		return x, err
 	}

@@ -29,6 +29,9 @@ func (a *Actor) ImportSnapshot(ctx context.Context, r io.Reader, q SnapshotReque
 	if a.who.ID == "" {
 		return Snapshot{}, fault.New(fault.Denied, "snapshots can be imported by a known principal only")
 	}
+	if err := e.diskSpace(); err != nil {
+		return Snapshot{}, err
+	}
 	archives, err := e.archives()
 	if err != nil {
 		return Snapshot{}, err

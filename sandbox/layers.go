@@ -64,6 +64,9 @@ func (e *Engine) saveLayer(ctx context.Context, s *Sandbox) (Layer, error) {
 		ID: e.cfg.NewID(prefixLayer), Driver: s.Driver, Below: s.Layers,
 		RuntimeDigest: s.Runtime.Digest, CreatedAt: e.cfg.Now(),
 	}
+	if err := e.diskSpace(); err != nil {
+		return Layer{}, err
+	}
 	if err := saver.Save(ctx, s.ID, e.layerDir(l.ID)); err != nil {
 		return Layer{}, err
 	}

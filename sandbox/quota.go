@@ -43,6 +43,11 @@ func (l Limits) asked() Quota {
 // claim asks for room for a sandbox, or more room for one, on behalf of who.
 // The claim holds until settle or drop.
 func (e *Engine) claim(ctx context.Context, who keys.Principal, s *Sandbox, want Quota) (*claim, error) {
+	if want.Sandboxes > 0 {
+		if err := e.diskSpace(); err != nil {
+			return nil, err
+		}
+	}
 	c := &claim{e: e, want: want}
 	if !who.IsAdmin() && e.cfg.MemberQuota != (Quota{}) {
 		c.owner = s.Owner

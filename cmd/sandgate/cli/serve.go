@@ -1,17 +1,20 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandgate/sandgate/sandbox"
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
 
@@ -24,6 +27,7 @@ const defaultSSH = "127.0.0.1:2222"
 type serveFlags struct {
 	state, ssh, http, engine, runtime, network string
 	warm                                       int
+	quota                                      []string
 	verbose                                    bool
 }
 
@@ -56,6 +60,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.engine, "engine", "gvisor", "what isolates sandboxes: gvisor or docker")
 	fl.StringVar(&f.runtime, "default-runtime", "", "runtime of sandboxes that name none (default base:latest)")
 	fl.IntVar(&f.warm, "warm", 0, "how many sandboxes of the default runtime to keep ready, at about 20 MiB each")
+	fl.StringSliceVar(&f.quota, "member-quota", nil, "what one member may have at a time: sandboxes=20,memory=16Gi,cpu=8,disk=50Gi")
 	fl.StringVar(&f.network, "network", "auto", "whether sandboxes may be given a network: auto (where this host can) or off")
 	fl.BoolVar(&f.verbose, "verbose", false, "log every request")
 }
@@ -76,8 +81,13 @@ func (f *serveFlags) config(stderr io.Writer) (serverConfig, error) {
 	if f.warm < 0 || f.warm > 1000 {
 		return serverConfig{}, fault.InvalidField("--warm", "must be 0 to 1000")
 	}
+	quota, err := parseQuota(f.quota)
+	if err != nil {
+		return serverConfig{}, err
+	}
 	cfg := serverConfig{
-		warm: f.warm, noNetwork: f.network == "off",
+		quota: quota,
+		warm:  f.warm, noNetwork: f.network == "off",
 		state: state, ssh: f.ssh, http: f.http, engine: f.engine, runtime: f.runtime,
 		log:    slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 		notice: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
@@ -86,6 +96,32 @@ func (f *serveFlags) config(stderr io.Writer) (serverConfig, error) {
 		cfg.ssh = ""
 	}
 	return cfg, nil
+}
+
+// parseQuota reads what --member-quota says.
+func parseQuota(items []string) (q sandbox.Quota, err error) {
+	for _, item := range items {
+		name, value, _ := strings.Cut(item, "=")
+		switch name {
+		case "sandboxes":
+			q.Sandboxes, err = strconv.Atoi(value)
+			if err == nil && q.Sandboxes < 1 {
+				err = errors.New("must be at least 1")
+			}
+		case "memory":
+			q.MemoryBytes, err = sandbox.ParseBytes(value)
+		case "cpu":
+			q.CPUMillis, err = sandbox.ParseCPU(value)
+		case "disk":
+			q.DiskBytes, err = sandbox.ParseBytes(value)
+		default:
+			err = errors.New("use sandboxes, memory, cpu and disk")
+		}
+		if err != nil {
+			return q, fault.InvalidField("--member-quota", "%q: %v", item, err)
+		}
+	}
+	return q, nil
 }
 
 func serve(cmd *cobra.Command, f serveFlags) error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
 
 	"github.com/sandgate/sandgate/keys"
 	"github.com/sandgate/sandgate/sandbox"
@@ -30,7 +31,8 @@ type serverConfig struct {
 	http    string // address to listen on; empty: only the unix socket
 	engine  string // "gvisor" or "docker"
 	runtime string // default runtime; empty: base:latest
-	warm    int    // sandboxes of the default runtime kept ready
+	quota   sandbox.Quota
+	warm    int // sandboxes of the default runtime kept ready
 	// noNetwork gives no sandbox a network.
 	noNetwork bool
 	log       *slog.Logger
@@ -118,6 +120,7 @@ func newServer(ctx context.Context, cfg serverConfig) (_ *server, err error) {
 		OutputDir: cfg.state.executions(), DefaultRuntime: cfg.runtime,
 		DefaultLimits: defaultLimits(), StopGrace: time.Second, Log: cfg.log,
 	}
+	ec.MemberQuota, ec.DiskFloor = cfg.quota, diskFloor(string(cfg.state))
 	if s.network != nil {
 		ec.Egress = s.network
 	}
@@ -237,6 +240,15 @@ func (s *server) firstKeys(ctx context.Context) error {
 		s.cfg.notice("no ssh key is registered and none was found: nobody can come in by ssh yet.\nMake one and register it:\n  ssh-keygen -t ed25519\n  sandgate key add ~/.ssh/id_ed25519.pub")
 	}
 	return nil
+}
+
+// diskFloor is what of the disk stays free: a twentieth, and at most 2 GiB.
+func diskFloor(dir string) int64 {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0
+	}
+	return min(int64(st.Blocks)*st.Bsize/20, 2<<30)
 }
 
 // hostMemory is the memory of this machine in bytes, 0 when unknown.
