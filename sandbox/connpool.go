@@ -44,17 +44,20 @@ func (p *connPool) get(ctx context.Context, id string) (*guest.Conn, error) {
 	}
 	dctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
+	silent := func(err error) error {
+		if dctx.Err() == nil || ctx.Err() != nil {
+			return err
+		}
+		return fault.Wrap(errors.Join(err, dctx.Err()), fault.Unavailable, "sandbox %s does not answer; try again, or see with get whether it still runs", id).About("sandbox")
+	}
 	stream, err := p.driver.Dial(dctx, id)
 	if err != nil {
-		return nil, err
+		return nil, silent(err)
 	}
 	c, err := guest.Connect(dctx, stream)
 	if err != nil {
 		stream.Close()
-		if dctx.Err() != nil && ctx.Err() == nil {
-			return nil, fault.Wrap(errors.Join(err, dctx.Err()), fault.Unavailable, "the sandbox does not answer")
-		}
-		return nil, err
+		return nil, silent(err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
