@@ -118,7 +118,11 @@ def main():
     finally:
         for p in opened:
             p.terminate()
-            p.wait()
+            try:
+                p.wait(5)
+            except subprocess.TimeoutExpired:  # ssh may miss a signal that comes just before it sleeps
+                p.kill()
+                p.wait()
         shutil.rmtree(folder, ignore_errors=True)
     table(o, o.targets, data, noise)
     if o.json:
