@@ -3,6 +3,7 @@ package gvisor
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -130,8 +131,13 @@ func TestSuspendedJob(t *testing.T) {
 	must(t, err)
 	lines.waitFor(t, "5")
 	for round := range 3 {
-		offset, shellAt := p.Offset(), sh.Offset()
 		must(t, c.Close())
+		for _, proc := range []*guest.Process{p, sh} { // nothing is printed any more once they are lost
+			if _, err := proc.Wait(t.Context()); !errors.Is(err, guest.ErrLost) {
+				t.Fatalf("wait on a closed connection: %v", err)
+			}
+		}
+		offset, shellAt := p.Offset(), sh.Offset()
 		r.suspend(t, "s")
 		r.resume(t, "s", true)
 		begin := time.Now()
