@@ -177,16 +177,31 @@ func (b *box) reconnect(t testing.TB) *guest.Conn {
 	c, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for {
-		stream, err := b.d.Dial(c, b.id)
+		conn, err := b.dialAgain(c)
 		if err == nil {
-			var conn *guest.Conn
-			if conn, err = guest.Connect(c, stream); err == nil {
-				t.Cleanup(func() { conn.Close() })
-				return conn
-			}
+			t.Cleanup(func() { conn.Close() })
+			return conn
 		}
 		if c.Err() != nil {
 			t.Fatalf("connect to the guest of %s: %s", b.id, causes(err))
 		}
 	}
+}
+
+// dialAgain tries once to get a connection that answers.
+func (b *box) dialAgain(c context.Context) (*guest.Conn, error) {
+	stream, err := b.d.Dial(c, b.id)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := guest.Connect(c, stream)
+	if err != nil {
+		stream.Close()
+		return nil, err
+	}
+	if err := conn.Ping(c); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }

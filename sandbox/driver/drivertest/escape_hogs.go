@@ -156,9 +156,24 @@ func (b *box) starve(t *testing.T, script string) {
 	}
 	if err == nil {
 		t.Logf("the hog ended with %+v: %.300s", exit, out.String())
-		b.ping(t)
-		b.sh(t, "true")
-		return
+	}
+	// The hog, its relay or all of the sandbox: whatever was killed, either the
+	// sandbox is of use or it ends.
+	c := ctx(t)
+	for c.Err() == nil && err == nil {
+		if conn, cerr := b.dialAgain(c); cerr == nil {
+			t.Cleanup(func() { conn.Close() })
+			p, cerr := conn.Start(c, guest.Command{ID: newID(), NoStdin: true, Args: []string{"/bin/sh", "-c", "true"}}, guest.Output{})
+			if cerr == nil {
+				if exit, cerr := p.Wait(c); cerr == nil && exit.Status() == 0 {
+					b.conn = conn
+					return
+				}
+			}
+		}
+		if st, serr := b.d.Inspect(c, b.id); serr == nil && st.State != driver.Running {
+			break
+		}
 	}
 	w := <-died
 	if w.err != nil {
