@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -149,6 +148,7 @@ func (e *Engine) Reap(ctx context.Context) {
 		})
 	}
 	all.Wait()
+	e.finishStopping(ctx)
 }
 
 // reapWait is how long a sandbox that is being worked on is waited for.
@@ -157,15 +157,8 @@ const reapWait = 2 * time.Second
 // reap ends one sandbox if its time is up indeed. For one that is not idle the
 // record learns since when, so that it is not looked at again before its time.
 func (e *Engine) reap(ctx context.Context, id string) error {
-	// Somebody may be at something long with it, which is no idleness; others
-	// wait for their turn.
-	waiting, cancel := context.WithTimeout(ctx, reapWait)
-	unlock, err := e.locks.lock(waiting, id)
-	cancel()
-	switch {
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return nil // the next round looks again
-	case err != nil:
+	unlock, err := e.reapLock(ctx, id)
+	if unlock == nil {
 		return err
 	}
 	defer unlock()
