@@ -314,7 +314,7 @@ func (r *run) read(id, name string) (string, error) {
 func (r *run) checkFile(b *box, name string) {
 	got, err := r.read(b.id, name)
 	if r.gate.died() {
-		b.statuses[up] = true // it may have been woken for it
+		b.perhapsWoken()
 		return
 	}
 	switch {

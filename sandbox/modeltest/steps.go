@@ -133,6 +133,17 @@ func (r *run) delete() {
 	}
 }
 
+// perhapsWoken notes that the server died while it may have been waking the
+// sandbox: a memory image is used up before a process runs again, so the
+// processes may be lost.
+func (b *box) perhapsWoken() {
+	if !b.statuses.is(up) {
+		b.loseJobs()
+		b.statuses[down] = true
+	}
+	b.statuses[up] = true
+}
+
 // loseJobs notes that jobs may have ended.
 func (b *box) loseJobs() { clear(b.jobs) }
 
@@ -140,7 +151,7 @@ func (r *run) write() {
 	b, name, content := r.pick(), r.name(), r.content()
 	r.note("   %s %s=%s", b.id, name, content)
 	err := r.actor().WriteFile(r.ctx(), b.id, sandbox.File{Path: name, Content: []byte(content)})
-	if r.answered("write", err, func() { b.files[name][content] = true; b.statuses[up] = true }) {
+	if r.answered("write", err, func() { b.files[name][content] = true; b.perhapsWoken() }) {
 		b.files[name] = only(content)
 		b.statuses = only(up)
 	}
@@ -156,7 +167,8 @@ func (r *run) execute() {
 	r.note("   %s %s=%s", b.id, name, content)
 	perhaps := func() {
 		b.files[name][content], b.files[name][""] = true, true
-		b.statuses[up], b.atWork = true, true
+		b.perhapsWoken()
+		b.atWork = true
 	}
 	script := fmt.Sprintf("mkdir -p sub; printf %%s %s >%s; echo %s; exit %d", content, name, content, exit)
 	x, err := r.actor().Execute(r.ctx(), b.id, sandbox.ExecRequest{Command: []string{"/bin/sh", "-c", script}})
@@ -196,7 +208,7 @@ func (r *run) startJob() {
 		return
 	}
 	j, err := r.jobOps().CreateJob(r.ctx(), b.id, sandbox.JobRequest{Command: []string{"/bin/sh", "-c", "echo started; exec sleep 100000"}})
-	if r.answered("start a job", err, func() { b.statuses[up] = true }) {
+	if r.answered("start a job", err, b.perhapsWoken) {
 		b.jobs[j.ID] = true
 		b.statuses = only(up)
 	}
@@ -212,6 +224,9 @@ func (r *run) stopJob() {
 		}
 		delete(b.jobs, id)
 		b.statuses[up] = true // one that slept with its sandbox was woken to be stopped
+		if r.gate.died() {
+			b.perhapsWoken()
+		}
 		return
 	}
 }
