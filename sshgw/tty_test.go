@@ -138,6 +138,9 @@ func TestSignals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.StdinPipe(); err != nil { // stays open: the command reads until it is told otherwise
+		t.Fatal(err)
+	}
 	if err := s.Start("read x; exit 6"); err != nil {
 		t.Fatal(err)
 	}

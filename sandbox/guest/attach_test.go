@@ -55,7 +55,7 @@ func TestAttachOffsets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for all.Offset() < 20 {
+			for len(whole.String()) < 20 { // the offset is counted a moment later
 				<-whole.changed
 			}
 			all.Close()
