@@ -10,7 +10,7 @@ import (
 
 // maxAgain is how many tests may be run a second time. More failures than
 // this are no accident of a busy machine.
-const maxAgain = 3
+const maxAgain = 5
 
 // again runs what has failed once more, alone, and reports whether all of it
 // passed then. A test that fails under load and passes alone is a finding, so

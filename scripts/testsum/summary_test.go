@@ -128,9 +128,11 @@ func TestA(t *testing.T) { once(t, "a") }
 func TestB(t *testing.T) { once(t, "b") }
 func TestC(t *testing.T) { once(t, "c") }
 func TestD(t *testing.T) { once(t, "d") }
+func TestE(t *testing.T) { once(t, "e") }
+func TestF(t *testing.T) { once(t, "f") }
 `)
 	if code := run([]string{"./..."}, func(string) string { return "" }, &out); code == 0 {
-		t.Error("four failures must not be taken for an accident")
+		t.Error("six failures must not be taken for an accident")
 	}
 	write(t, "always/always_test.go", "package always\nimport \"testing\"\nfunc TestAlways(t *testing.T) { t.Fatal(\"no\") }\n")
 	if code := run([]string{"./..."}, func(string) string { return "" }, &out); code == 0 {
