@@ -162,6 +162,10 @@ func (d *Driver) lock(ctx context.Context, id string) (*held, error) {
 	if err != nil {
 		return nil, fault.From(err)
 	}
+	if ctx.Err() != nil { // a lock that is free may be taken all the same
+		unlock()
+		return nil, fault.From(ctx.Err())
+	}
 	file, err := lockFile(ctx, d.box(id).lock())
 	if err != nil {
 		unlock()
