@@ -12,6 +12,9 @@ import (
 // this are no accident of a busy machine.
 const maxAgain = 5
 
+// tries is how often one package is run again.
+const tries = 2
+
 // again runs what has failed once more, alone, and reports whether all of it
 // passed then. A test that fails under load and passes alone is a finding, so
 // it is named at the end; it does not stop everybody else's work. What cannot
@@ -29,9 +32,13 @@ func (s *summary) again(args []string, run func(args []string, s *summary) int, 
 		if p.tests != "" {
 			more = append(more, "-run", p.tests)
 		}
-		fmt.Fprintf(out, "\nonce more, alone: %s %s\n", short(p.pkg), p.tests)
-		second := newSummary(out)
-		if run(append(more, p.pkg), second) != 0 || second.total == 0 {
+		passed := false
+		for try := 0; try < tries && !passed; try++ {
+			fmt.Fprintf(out, "\nonce more, alone: %s %s\n", short(p.pkg), p.tests)
+			next := newSummary(out)
+			passed = run(append(slices.Clone(more), p.pkg), next) == 0 && next.total > 0
+		}
+		if !passed {
 			return false
 		}
 		flaky = append(flaky, short(p.pkg)+" "+p.tests)
