@@ -51,10 +51,11 @@ func (a *Actor) CreateCheckpoint(ctx context.Context, ref, name string) (Checkpo
 				Message: "sandbox " + s.ID + " has a checkpoint named " + c.Name + " already; choose another name or delete it"}
 		}
 	}
-	l, err := e.saveLayer(ctx, &s)
+	l, recorded, err := a.keepLayer(ctx, &s)
 	if err != nil {
 		return Checkpoint{}, err
 	}
+	defer recorded()
 	c.Layer, c.SizeBytes, c.Files = l.ID, l.SizeBytes, l.Files
 	ev := e.event(s.ID, EventCheckpointCreate, a.who.ID, map[string]any{"checkpointId": c.ID, "name": c.Name, "sizeBytes": c.SizeBytes})
 	if err := e.cfg.Store.CreateCheckpoint(ctx, c, l, ev); err != nil {

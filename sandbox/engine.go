@@ -102,6 +102,7 @@ type Engine struct {
 	activity   map[string]*activity // by sandbox id
 	watched    map[string]bool
 	claims     claims
+	unrecorded unrecorded
 	attendance attendance
 	meters     meters
 	unsaved    map[string]func(*Execution) // ends of executions the store has not taken yet

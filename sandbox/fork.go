@@ -68,10 +68,11 @@ func (a *Actor) forkLayer(ctx context.Context, ref string) (Sandbox, Layer, erro
 	if s.Mode == Oneshot {
 		return s, Layer{}, fault.New(fault.State, "sandbox %s runs one command and ends; only an interactive one can be forked", s.ID).About("sandbox")
 	}
-	l, err := a.e.saveLayer(ctx, &s)
+	l, recorded, err := a.keepLayer(ctx, &s)
 	if err != nil {
 		return s, l, err
 	}
+	defer recorded()
 	if err := a.e.cfg.Store.AddLayer(ctx, l); err != nil {
 		a.e.discardUnrecorded(l.ID)
 		return s, l, err

@@ -49,6 +49,10 @@ func (a *Actor) ImportSnapshot(ctx context.Context, r io.Reader, q SnapshotReque
 		return Snapshot{}, fault.Wrap(err, fault.Exhausted, "the import needs a folder in %s; is the disk full?", e.layersDir())
 	}
 	defer os.RemoveAll(scratch)
+	room, err := a.saveRoom(ctx)
+	if err != nil {
+		return Snapshot{}, err
+	}
 	in, err := archives.ReadArchive(ctx, r, scratch, maxArchive)
 	if err != nil {
 		return Snapshot{}, err
@@ -58,11 +62,22 @@ func (a *Actor) ImportSnapshot(ctx context.Context, r io.Reader, q SnapshotReque
 	if err != nil {
 		return Snapshot{}, err
 	}
-	layers, err := e.importLayers(ctx, saver, in.Layers, runtime.Digest)
+	layers, err := e.importLayers(ctx, saver, in.Layers, runtime.Digest, min(room, maxArchive))
 	if err != nil {
 		return Snapshot{}, err
 	}
 	top := layers[0]
+	var size int64
+	for _, l := range layers {
+		size += l.SizeBytes
+	}
+	recorded, err := a.grant(ctx, size)
+	if err != nil {
+		e.discardUnrecorded(top.ID)
+		e.dropLayers(top.Below...)
+		return Snapshot{}, err
+	}
+	defer recorded()
 	p := Snapshot{
 		ID: e.cfg.NewID(prefixSnapshot), Name: q.Name, Tag: q.Tag, Description: q.Description, Public: q.Public,
 		Owner: a.who.ID, Project: q.Project, Org: q.Org, Layer: top.ID, Driver: top.Driver, Runtime: runtime, Metadata: q.Metadata,
@@ -138,8 +153,8 @@ func (e *Engine) described(ctx context.Context, rt RuntimeRef) (RuntimeRef, erro
 }
 
 // importLayers makes saved layers of those of an archive. All but the topmost
-// are recorded.
-func (e *Engine) importLayers(ctx context.Context, saver driver.Saver, in []ArchiveLayer, runtimeDigest string) (layers []Layer, err error) {
+// are recorded. They may hold fewer than most bytes.
+func (e *Engine) importLayers(ctx context.Context, saver driver.Saver, in []ArchiveLayer, runtimeDigest string, most int64) (layers []Layer, err error) {
 	defer func() {
 		if err != nil {
 			for _, l := range layers {
@@ -148,7 +163,7 @@ func (e *Engine) importLayers(ctx context.Context, saver driver.Saver, in []Arch
 			}
 		}
 	}()
-	left := int64(maxArchive)
+	left := most
 	for i, part := range slices.Backward(in) {
 		l := Layer{
 			ID: e.cfg.NewID(prefixLayer), Driver: e.cfg.Driver.Name(), RuntimeDigest: runtimeDigest,
@@ -162,7 +177,7 @@ func (e *Engine) importLayers(ctx context.Context, saver driver.Saver, in []Arch
 		}
 		if left -= l.SizeBytes; left <= 0 {
 			e.discard(l.ID)
-			return layers, fault.New(fault.Exhausted, "this archive cannot be imported: its layers hold more than %s", FormatBytes(maxArchive)).About("snapshot")
+			return layers, fault.New(fault.Exhausted, "this archive cannot be imported: its layers hold more than the %s there is room for", FormatBytes(most)).About("snapshot")
 		}
 		layers = append([]Layer{l}, layers...)
 		if i > 0 {

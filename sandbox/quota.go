@@ -147,7 +147,10 @@ func (c *claim) fits(ctx context.Context, quota Quota, owner, org string) error 
 }
 
 func (q Quota) plus(o Quota) Quota {
-	return Quota{q.Sandboxes + o.Sandboxes, q.MemoryBytes + o.MemoryBytes, q.CPUMillis + o.CPUMillis, q.DiskBytes + o.DiskBytes}
+	return Quota{
+		Sandboxes: q.Sandboxes + o.Sandboxes, MemoryBytes: q.MemoryBytes + o.MemoryBytes,
+		CPUMillis: q.CPUMillis + o.CPUMillis, DiskBytes: q.DiskBytes + o.DiskBytes,
+	}
 }
 
 type quotaField struct {

@@ -140,6 +140,13 @@ func (e *Engine) reconcileUp(ctx context.Context, s Sandbox) error {
 			e.cfg.Log.Error("connect a sandbox again", "sandbox", s.ID, "err", err)
 		}
 	}
+	// The server may have ended between a change of the limits and the note of
+	// it. The record is what was answered.
+	if s.Limits != (Limits{}) && e.caps.Support[driver.FeatureResize].OK {
+		if err := e.resize(ctx, s.ID, s.Limits); err != nil {
+			e.cfg.Log.Error("set the limits of a sandbox again", "sandbox", s.ID, "err", err)
+		}
+	}
 	if !s.Status.Up() {
 		// The server ended between a resume and the note of it.
 		_, err := e.markUp(ctx, &s, "system", map[string]any{"why": "the server stopped while it was being resumed"})

@@ -81,10 +81,11 @@ func (a *Actor) CreateSnapshot(ctx context.Context, ref string, r SnapshotReques
 	}
 	defer unlock()
 	e := a.e
-	l, err := e.saveLayer(ctx, &s)
+	l, recorded, err := a.keepLayer(ctx, &s)
 	if err != nil {
 		return Snapshot{}, err
 	}
+	defer recorded()
 	p := Snapshot{
 		ID: e.cfg.NewID(prefixSnapshot), Name: r.Name, Tag: r.Tag, Description: r.Description, Public: r.Public,
 		Owner: a.who.ID, Project: r.Project, Org: r.Org, SandboxID: s.ID, Parent: s.SnapshotID,

@@ -186,3 +186,17 @@ func TestNoNetwork(t *testing.T) {
 		t.Error("the driver was asked all the same")
 	}
 }
+
+// A server that ends between the change of a limit and the note of it leaves
+// the limits that it has answered for.
+func TestLimitsOfTheRecordHoldAfterACrash(t *testing.T) {
+	w := newWorld(t)
+	s := w.create(alice, sandbox.CreateRequest{Limits: sandbox.Limits{MemoryBytes: 1 * gi}})
+	if err := fake.New(fake.Config{Host: w.host}).Resize(t.Context(), s.ID, driver.Limits{MemoryBytes: 2 * gi}); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	if got := w.host.Spec(s.ID).Limits.MemoryBytes; got != 1*gi {
+		t.Errorf("after the restart it may have %d bytes", got)
+	}
+}

@@ -63,6 +63,10 @@ type UsageStore interface {
 	// both; empty does not restrict. What is paused or suspended holds its
 	// disk, but neither memory nor CPU.
 	Held(ctx context.Context, owner, org string) (Quota, error)
+	// SavedBytes sums up the layers that an owner keeps: those of snapshots,
+	// with all that came in with an imported one, of checkpoints, and of live
+	// forks. A layer that several name counts once.
+	SavedBytes(ctx context.Context, owner string) (int64, error)
 	// Due returns sandboxes of a driver whose time is up: paused ones that
 	// terminate by now, and idle ones whose idle timeout has passed since
 	// ActiveAt. It does not look at the others.
@@ -79,6 +83,7 @@ type Quota struct {
 	MemoryBytes int64
 	CPUMillis   int64
 	DiskBytes   int64
+	SavedBytes  int64 // in layers of snapshots, imports, checkpoints and forks; of members alone
 }
 
 // LifecycleOperations are what an Actor can do with the life and the size of a

@@ -121,3 +121,15 @@ func (s *Store) TouchSandbox(ctx context.Context, id string, at time.Time) error
 		return err
 	})
 }
+
+// SavedBytes implements sandbox.UsageStore.
+func (s *Store) SavedBytes(ctx context.Context, owner string) (n int64, err error) {
+	err = s.read.QueryRowContext(ctx, `SELECT COALESCE(SUM(size_bytes), 0) FROM layers WHERE id IN (
+		SELECT layer FROM snapshots WHERE owner=?1
+		UNION SELECT b.value FROM snapshots p JOIN layers l ON l.id=p.layer, json_each(l.below) b
+			WHERE p.owner=?1 AND p.sandbox_id='' AND l.below NOT IN ('null', '[]')
+		UNION SELECT c.layer FROM checkpoints c JOIN sandboxes s ON s.id=c.sandbox_id WHERE s.owner=?1
+		UNION SELECT json_extract(layers, '$[0]') FROM sandboxes WHERE owner=?1 AND live AND parent<>'' AND layers NOT IN ('null', '[]'))`,
+		owner).Scan(&n)
+	return n, s.fail(ctx, "sum up what is saved", err)
+}

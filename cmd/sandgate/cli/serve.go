@@ -60,7 +60,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.engine, "engine", "gvisor", "what isolates sandboxes: gvisor or docker")
 	fl.StringVar(&f.runtime, "default-runtime", "", "runtime of sandboxes that name none (default base:latest)")
 	fl.IntVar(&f.warm, "warm", 0, "how many sandboxes of the default runtime to keep ready, at about 20 MiB each")
-	fl.StringSliceVar(&f.quota, "member-quota", nil, "what one member may have at a time: sandboxes=20,memory=16Gi,cpu=8,disk=50Gi")
+	fl.StringSliceVar(&f.quota, "member-quota", nil, "what one member may have at a time: sandboxes=20,memory=16Gi,cpu=8,disk=50Gi,saved=20Gi")
 	fl.StringVar(&f.network, "network", "auto", "whether sandboxes may be given a network: auto (where this host can) or off")
 	fl.BoolVar(&f.verbose, "verbose", false, "log every request")
 }
@@ -114,8 +114,10 @@ func parseQuota(items []string) (q sandbox.Quota, err error) {
 			q.CPUMillis, err = sandbox.ParseCPU(value)
 		case "disk":
 			q.DiskBytes, err = sandbox.ParseBytes(value)
+		case "saved":
+			q.SavedBytes, err = sandbox.ParseBytes(value)
 		default:
-			err = errors.New("use sandboxes, memory, cpu and disk")
+			err = errors.New("use sandboxes, memory, cpu, disk and saved")
 		}
 		if err != nil {
 			return q, fault.InvalidField("--member-quota", "%q: %v", item, err)
