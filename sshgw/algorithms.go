@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// The algorithms offered. Nothing with SHA-1, NIST key exchange, CBC or
-// encrypt-and-MAC; strict key exchange (against Terrapin) is always on.
+// The algorithms offered. Nothing with SHA-1, NIST key exchange, CBC or, but
+// for Config.Compat, encrypt-and-MAC; strict key exchange (against Terrapin) is
+// always on.
 func keyExchanges() []string {
 	return []string{gossh.KeyExchangeMLKEM768X25519, gossh.KeyExchangeCurve25519}
 }
@@ -18,7 +19,16 @@ func ciphers() []string {
 	return []string{gossh.CipherChaCha20Poly1305, gossh.CipherAES256GCM, gossh.CipherAES128GCM, gossh.CipherAES256CTR}
 }
 
-func macs() []string { return []string{gossh.HMACSHA256ETM, gossh.HMACSHA512ETM} }
+// macs are encrypt-then-MAC only; for compatibility with libssh2 before 1.11
+// (curl of Debian 12) and clients as old, which have none of these, the same
+// hashes in the order of RFC 4253 come last.
+func macs(compat bool) []string {
+	offer := []string{gossh.HMACSHA256ETM, gossh.HMACSHA512ETM}
+	if compat {
+		offer = append(offer, gossh.HMACSHA256, gossh.HMACSHA512)
+	}
+	return offer
+}
 
 func userKeyAlgorithms() []string {
 	return []string{

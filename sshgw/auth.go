@@ -58,7 +58,7 @@ func (c *conn) serverConfig() *gossh.ServerConfig {
 		Config: gossh.Config{
 			KeyExchanges: keyExchanges(),
 			Ciphers:      chooseCiphers(c.wire.offer, c.srv.fastAES),
-			MACs:         macs(),
+			MACs:         macs(c.srv.cfg.Compat),
 		},
 		PublicKeyAuthAlgorithms: userKeyAlgorithms(),
 		MaxAuthTries:            c.srv.cfg.Limits.AuthTries,

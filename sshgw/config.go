@@ -56,6 +56,8 @@ type Config struct {
 	// Without the prefix "OpenSSH", OpenSSH clients do not say that their
 	// output was closed, and remote commands in a pipe do not end.
 	Ident string
+	// Compat offers old clients more algorithms; see macs.
+	Compat bool
 	// AcceptEnv names the environment variables that clients may set, with a
 	// final * as wildcard; default DefaultAcceptEnv. Some are refused whatever
 	// it says.

@@ -28,6 +28,7 @@ type serveFlags struct {
 	state, ssh, http, engine, runtime, network string
 	warm                                       int
 	quota                                      []string
+	sshCompat                                  bool
 	verbose                                    bool
 }
 
@@ -56,6 +57,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.state, "state", "", "state folder (default $SANDGATE_STATE, or /var/lib/sandgate for root, ~/.local/state/sandgate otherwise)")
 	fl.StringVar(&f.ssh, "ssh", defaultSSH, "address of the ssh gateway; \"off\" for none, \"auto\" for the default or, where that is taken, a free port")
+	fl.BoolVar(&f.sshCompat, "ssh-compat", false, "offer old ssh clients, such as libssh2 before 1.11, hmac-sha2-256 and -512 as well")
 	fl.StringVar(&f.http, "http", "", "address of the HTTP API for holders of an API key (default: none, only the unix socket)")
 	fl.StringVar(&f.engine, "engine", "gvisor", "what isolates sandboxes: gvisor or docker")
 	fl.StringVar(&f.runtime, "default-runtime", "", "runtime of sandboxes that name none (default base:latest)")
@@ -88,7 +90,7 @@ func (f *serveFlags) config(stderr io.Writer) (serverConfig, error) {
 	cfg := serverConfig{
 		quota: quota,
 		warm:  f.warm, noNetwork: f.network == "off",
-		state: state, ssh: f.ssh, http: f.http, engine: f.engine, runtime: f.runtime,
+		state: state, ssh: f.ssh, sshCompat: f.sshCompat, http: f.http, engine: f.engine, runtime: f.runtime,
 		log:    slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 		notice: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
 	}

@@ -35,6 +35,8 @@ type serverConfig struct {
 	warm    int // sandboxes of the default runtime kept ready
 	// noNetwork gives no sandbox a network.
 	noNetwork bool
+	// sshCompat offers old ssh clients more algorithms.
+	sshCompat bool
 	log       *slog.Logger
 	// notice tells the person who started the server something, a line at a time.
 	notice func(format string, args ...any)

@@ -133,6 +133,7 @@ func (s *server) gateway() (*sshgw.Server, error) {
 				s.cfg.log.Debug("serve the API over ssh", "err", err)
 			}
 		},
-		Log: s.cfg.log,
+		Compat: s.cfg.sshCompat,
+		Log:    s.cfg.log,
 	})
 }

@@ -97,6 +97,12 @@ func (g *gate) open(t *testing.T, rows, cols uint16, command ...string) *screen 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return watch(t, cmd, tty)
+}
+
+// watch reads what a client that was started shows on its terminal.
+func watch(t *testing.T, cmd *exec.Cmd, tty *os.File) *screen {
+	t.Helper()
 	s := &screen{t: t, tty: tty, cmd: cmd, more: make(chan struct{}, 1), done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
