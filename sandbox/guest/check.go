@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sandgate/sandgate/sandbox/fault"
+	"github.com/sandgate/sandgate/sandbox/guest/internal/screenmode"
 	"github.com/sandgate/sandgate/sandbox/guest/internal/wire"
 )
 
@@ -31,13 +32,16 @@ func checkError(e wire.Error) (*fault.Error, error) {
 	return f, nil
 }
 
-func checkStarted(s wire.Started) error {
+func checkStarted(s *wire.Started) error {
 	switch {
 	case s.PID < 0 || s.PID > maxPID:
 		return wire.Violation("process id %d", s.PID)
 	case s.Offset < 0 || s.Offset > wire.MaxOffset:
 		return wire.Violation("offset %d", s.Offset)
+	case len(s.Modes) > wire.MaxModes:
+		return wire.Violation("modes of %d bytes", len(s.Modes))
 	}
+	s.Modes = screenmode.Clean(s.Modes)
 	return nil
 }
 

@@ -19,6 +19,9 @@ type Command struct {
 
 	Args   []string `json:"args,omitempty"`
 	Script string   `json:"script,omitempty"`
+	// Builtin runs a program of the guest's own instead, with Args as its
+	// arguments: BuiltinSFTP or BuiltinSCP. It has no terminal.
+	Builtin string `json:"builtin,omitempty"`
 
 	// Env is added to the base environment of the user ("KEY=value"; later
 	// entries win). HOME, USER, LOGNAME, SHELL and PATH are set by the guest.
@@ -39,6 +42,12 @@ type Command struct {
 	// the exit. The guest bounds how many it keeps so, and for how long.
 	Keep bool `json:"keep,omitempty"`
 }
+
+// The programs that the guest has of its own.
+const (
+	BuiltinSFTP = "sftp-server" // the sftp subsystem
+	BuiltinSCP  = "scp"         // the far end of scp -O: -t or -f, and paths
+)
 
 // TTY describes a pseudo terminal.
 type TTY struct {
@@ -62,10 +71,24 @@ type Size struct {
 type Output struct {
 	Stdout io.Writer
 	Stderr io.Writer
+	// Hold says whether a slow writer holds the process back. It is heeded by
+	// Attach; what Start attaches is the oldest.
+	Hold Hold
 	// Skipped, when not nil, is called as the writers are, with how many
 	// bytes of output the guest no longer held before those that come next.
 	Skipped func(n int64)
 }
+
+// Hold says whether a process waits for one who reads its output, when several
+// do. Who does not hold it back misses what they are too slow for, and is told.
+type Hold string
+
+// The ways to hold a process back.
+const (
+	HoldOldest Hold = ""       // the oldest attachment of this kind does
+	HoldNever  Hold = "never"  // who watches
+	HoldAlways Hold = "always" // who must not miss anything, besides the others
+)
 
 // Exit is how a process ended: by Code, or by Signal when that is not empty.
 type Exit struct {
@@ -94,6 +117,7 @@ type Info struct {
 	Exited   bool      `json:"exited,omitempty"`
 	Exit     Exit      `json:"exit"`
 	Title    string    `json:"title,omitempty"` // what it runs, for a person
+	Size     Size      `json:"size,omitzero"`   // of the terminal, as far as it is known
 }
 
 // Hello is what the guest says about itself and the sandbox when a connection

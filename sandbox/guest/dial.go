@@ -25,7 +25,12 @@ type Stream interface {
 // the connection is refused, NotFound when there is no such unix socket,
 // Timeout.
 func (c *Conn) Dial(ctx context.Context, network, address string) (Stream, error) {
-	o, err := c.open(ctx, wire.OpDial, wire.Dial{Network: network, Address: address})
+	return c.socket(ctx, wire.OpDial, wire.Dial{Network: network, Address: address})
+}
+
+// socket performs an operation whose stream becomes a connection.
+func (c *Conn) socket(ctx context.Context, op wire.Op, args any) (Stream, error) {
+	o, err := c.open(ctx, op, args)
 	if err != nil {
 		return nil, err
 	}

@@ -45,8 +45,11 @@ func (c *Conn) needFiles() error {
 	if c.hello.Protocol >= wire.FilesVersion {
 		return nil
 	}
-	return fault.New(fault.Unsupported, "this sandbox runs an older guest that cannot do this; pause it and resume it without its memory, or make a new sandbox")
+	return errOlderGuest
 }
+
+// errOlderGuest is for what the guest of a sandbox is too old for.
+var errOlderGuest = fault.New(fault.Unsupported, "this sandbox runs an older guest that cannot do this; pause it and resume it without its memory, or make a new sandbox")
 
 // file performs an operation on files that consists of a request and an answer.
 func (c *Conn) file(ctx context.Context, op wire.Op, args, result any) error {

@@ -49,8 +49,11 @@ var errDetached = fault.New(fault.Cancelled, "detached from the process")
 // Codes: Invalid for a malformed command, an unknown user and a working
 // directory that does not exist; Exists when the id is taken; Exhausted when
 // the sandbox has no room for another process; Unsupported when the sandbox
-// lacks what is asked for (terminals, changing the user).
+// lacks what is asked for (terminals, changing the user, a builtin).
 func (c *Conn) Start(ctx context.Context, cmd Command, out Output) (*Process, error) {
+	if cmd.Builtin != "" && c.hello.Protocol < wire.BuiltinVersion {
+		return nil, errOlderGuest
+	}
 	type started struct {
 		p   *Process
 		err error
@@ -88,7 +91,7 @@ func (c *Conn) Start(ctx context.Context, cmd Command, out Output) (*Process, er
 //
 // Codes: NotFound.
 func (c *Conn) Attach(ctx context.Context, id string, from int64, out Output) (*Process, error) {
-	p, err := c.attach(ctx, wire.OpAttach, wire.Attach{ID: id, From: from}, id, from)
+	p, err := c.attach(ctx, wire.OpAttach, wire.Attach{ID: id, From: from, Hold: string(out.Hold)}, id, from)
 	if err == nil {
 		go p.run(out)
 	}
@@ -112,7 +115,7 @@ func (c *Conn) attach(ctx context.Context, op wire.Op, args any, id string, from
 		o.leave()
 		return nil, err
 	}
-	if err := checkStarted(p.started); err != nil {
+	if err := checkStarted(&p.started); err != nil {
 		return nil, c.violated(err)
 	}
 	p.offset.Store(p.started.Offset)
@@ -131,6 +134,17 @@ func (p *Process) PID() int { return p.started.PID }
 
 // TTY reports whether the process has a terminal.
 func (p *Process) TTY() bool { return p.started.TTY }
+
+// Modes returns what has to be written to a new terminal before the first byte
+// of output: control sequences that set the modes, title and character sets as
+// the output before it has, and then the beginning of the sequence that it is
+// in the middle of, if it is. Content, colours and positions are not in it. It
+// is empty when there is nothing to set.
+func (p *Process) Modes() string { return p.started.Modes }
+
+// Size returns the size that the terminal had when the process was started or
+// attached to; zero when it is not known.
+func (p *Process) Size() Size { return Size{Rows: p.started.Rows, Cols: p.started.Cols} }
 
 // Write writes to standard input. It blocks while the process does not read.
 // Input that was under way when the connection is lost may be lost with it.

@@ -26,6 +26,15 @@ type Config struct {
 	Env []string
 	// Etc is the directory of passwd and group ("/etc").
 	Etc string
+	// Program is the guest program, which builtins are run from by calling it
+	// "guest" (the program that runs).
+	Program string
+	// Runtime is where the guest keeps what belongs to a life of the sandbox
+	// and not to its files: private sockets, and the programs that it lends to
+	// sandboxes that have none of their own. It is made when it is missing. Empty:
+	// private sockets are made in the directory for temporary files, and no
+	// program is lent.
+	Runtime string
 	// Reap makes the agent wait for every child of this process, its own or
 	// not, and end everything on Shutdown. Only for PID 1.
 	Reap bool
@@ -135,7 +144,7 @@ func (a *Agent) Serve(ctx context.Context, rwc io.ReadWriteCloser) error {
 		return err
 	}
 	defer mux.Close()
-	s := &session{agent: a, mux: mux, cuts: make(map[uint64]func())}
+	s := &session{agent: a, mux: mux, cuts: make(map[uint64]func()), listeners: make(map[uint64]*listener)}
 	if !a.enter(s) {
 		return fault.New(fault.State, "the sandbox is shutting down")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 
+	"github.com/sandgate/sandgate/sandbox/guest"
 	"github.com/sandgate/sandgate/sandbox/guest/internal/wire"
 )
 
@@ -18,12 +19,14 @@ var (
 // attachment is one reader of a process's output, and a writer to its input.
 type attachment struct {
 	stream *yamux.Stream
-	from   int64 // offset the attachment starts at
+	from   int64  // offset the attachment starts at
+	modes  string // of the terminal there
 
 	// The position in the ring belongs to the process's lock.
 	pos  int64
 	skip int // bytes of the first frame that the client has already
 
+	hold guest.Hold // set before anybody else sees the attachment
 	once sync.Once
 	proc *process      // set before anybody else sees the attachment
 	gone chan struct{} // closed by detach
@@ -44,6 +47,7 @@ func (p *process) attach(att *attachment, offset int64) {
 		att.skip = int(offset - off)
 		att.from = offset
 	}
+	att.modes = p.ring.modes(att.pos, att.skip)
 	p.attached = append(p.attached, att)
 }
 
@@ -79,7 +83,11 @@ func (s *session) converse(st *yamux.Stream, p *process, att *attachment) {
 	number := s.track(att.detach)
 	defer s.untrack(number)
 	defer att.detach()
-	started := wire.Started{PID: p.pid, TTY: p.master != nil, Attachment: number, Offset: att.from}
+	size := p.terminalSize()
+	started := wire.Started{
+		PID: p.pid, TTY: p.master != nil, Attachment: number, Offset: att.from,
+		Modes: att.modes, Rows: size.Rows, Cols: size.Cols,
+	}
 	if !s.reply(st, started, nil) {
 		return
 	}

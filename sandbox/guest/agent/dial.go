@@ -37,13 +37,19 @@ func (s *session) dial(st *yamux.Stream, args wire.Dial) error {
 	if err != nil {
 		return dialError(err, address)
 	}
+	s.connect(st, c.(halfCloser))
+	return nil
+}
+
+// connect tells the host of a connection and joins it with the stream until
+// both have ended.
+func (s *session) connect(st *yamux.Stream, c halfCloser) {
 	defer c.Close()
 	number := s.track(func() { c.Close() })
 	defer s.untrack(number)
 	if s.reply(st, wire.Dialed{Attachment: number}, nil) {
-		join(st, c.(halfCloser))
+		join(st, c)
 	}
-	return nil
 }
 
 type halfCloser interface {

@@ -28,7 +28,8 @@ type process struct {
 	mu      sync.Mutex
 	changed *sync.Cond // anything below has changed
 	ring    ring
-	// attached is in order of arrival: the first holds the process back.
+	// attached is in order of arrival: the first holds the process back, see
+	// guest.Hold.
 	attached  []*attachment
 	discard   bool // standard output is not wanted any more
 	collected bool // somebody has taken over the exit
@@ -95,14 +96,14 @@ func (p *process) finish(exit wire.Exit) {
 	p.agent.sweepNow()
 }
 
-// emit puts output into the ring. It waits while the oldest attachment has
-// not taken what would have to make room.
+// emit puts output into the ring. It waits while those who hold the process back
+// have not taken what would have to make room.
 func (p *process) emit(kind wire.Kind, b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(b) > 0 {
 		n := min(len(b), maxFrame)
-		for len(p.attached) > 0 && p.ring.room(p.attached[0].pos) < wire.HeaderSize+n && !p.dropping(kind) {
+		for p.heldBack(wire.HeaderSize+n) && !p.dropping(kind) {
 			p.changed.Wait()
 		}
 		if p.dropping(kind) {
@@ -112,6 +113,22 @@ func (p *process) emit(kind wire.Kind, b []byte) {
 		b = b[n:]
 		p.changed.Broadcast()
 	}
+}
+
+// heldBack reports whether somebody has to take output before there is room for
+// n bytes more.
+func (p *process) heldBack(n int) bool {
+	oldest := true
+	for _, att := range p.attached {
+		holds := att.hold == guest.HoldAlways
+		if att.hold == guest.HoldOldest {
+			holds, oldest = oldest, false
+		}
+		if holds && p.ring.room(att.pos) < n {
+			return true
+		}
+	}
+	return false
 }
 
 // dropping reports whether output of the kind goes nowhere.
@@ -135,7 +152,7 @@ func (p *process) info() guest.Info {
 	defer p.mu.Unlock()
 	return guest.Info{
 		ID: p.id, Label: p.label, PID: p.pid, TTY: p.master != nil, Title: p.title,
-		Started: p.started, Attached: len(p.attached), Exited: p.ended,
+		Started: p.started, Attached: len(p.attached), Exited: p.ended, Size: p.terminalSize(),
 		Exit: guest.Exit{Code: p.exit.Code, Signal: p.exit.Signal, CoreDumped: p.exit.CoreDumped},
 	}
 }
@@ -153,6 +170,21 @@ func (p *process) resize(size guest.Size) error {
 		return systemError(err, "set the terminal's size")
 	}
 	return nil
+}
+
+// terminalSize is the size of the terminal, zero when it is not known.
+func (p *process) terminalSize() (size guest.Size) {
+	if p.master == nil {
+		return size
+	}
+	_ = control(p.master, func(fd int) error { // which fails once it is closed
+		ws, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+		if err == nil {
+			size = guest.Size{Rows: ws.Row, Cols: ws.Col}
+		}
+		return err
+	})
+	return size
 }
 
 func (p *process) endedError() error {

@@ -1,6 +1,9 @@
 package agent
 
-import "github.com/sandgate/sandgate/sandbox/guest/internal/wire"
+import (
+	"github.com/sandgate/sandgate/sandbox/guest/internal/screenmode"
+	"github.com/sandgate/sandgate/sandbox/guest/internal/wire"
+)
 
 // ring holds the most recent output of a process as the frames that go over
 // the wire, so that sending is copying. It has two coordinates that only ever
@@ -15,6 +18,8 @@ type ring struct {
 	tailOff    int64  // offset of the first byte of output held
 	headOff    int64  // offset of the next byte of output
 	last       int64  // position of the newest frame; -1 when there is none
+	// lost follows the output that is no longer held, for a terminal.
+	lost *screenmode.Scanner
 }
 
 // maxFrame is the longest payload of one frame in the ring: short enough that
@@ -70,9 +75,40 @@ func (r *ring) reserve(n int) {
 	}
 	for int(r.head-r.tail)+n > len(r.buf) {
 		_, length := r.frame(r.tail)
+		if r.lost != nil {
+			r.follow(r.lost, r.tail, length)
+		}
 		r.tail += int64(wire.HeaderSize + length)
 		r.tailOff += int64(length)
 	}
+}
+
+// follow lets s take the first n bytes of output in the frame at pos.
+func (r *ring) follow(s *screenmode.Scanner, pos int64, n int) {
+	pos += wire.HeaderSize
+	for end := pos + int64(n); pos < end; {
+		part := r.contiguous(pos, end)
+		s.Write(part)
+		pos += int64(len(part))
+	}
+}
+
+// modes is what the output before the frame at pos, and its first skip bytes,
+// make of a terminal.
+func (r *ring) modes(pos int64, skip int) string {
+	if r.lost == nil {
+		return ""
+	}
+	s := *r.lost
+	for at := r.tail; at < pos; {
+		_, n := r.frame(at)
+		r.follow(&s, at, n)
+		at += int64(wire.HeaderSize + n)
+	}
+	if skip > 0 {
+		r.follow(&s, pos, skip)
+	}
+	return s.String()
 }
 
 // frames appends whole frames from pos on to b while they fit its capacity and

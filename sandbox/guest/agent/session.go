@@ -26,6 +26,8 @@ type session struct {
 	// the numbers that the host knows them by.
 	cuts   map[uint64]func()
 	newest uint64
+	// listeners are the sockets it listens on, by the same numbers.
+	listeners map[uint64]*listener
 }
 
 // serve handles streams until the connection ends, and returns when every
@@ -124,6 +126,7 @@ func (s *session) operate(st *yamux.Stream, req wire.Request) {
 				return err
 			}
 			att := newAttachment(st)
+			att.hold = guest.Hold(args.Hold)
 			p.attach(att, args.From)
 			s.converse(st, p, att)
 			return nil
@@ -154,6 +157,10 @@ func (s *session) operate(st *yamux.Stream, req wire.Request) {
 		with(s, st, req, func(args wire.Read) error { return s.readFile(st, args) })
 	case wire.OpDial:
 		with(s, st, req, func(args wire.Dial) error { return s.dial(st, args) })
+	case wire.OpListen:
+		with(s, st, req, func(args wire.Listen) error { return s.listen(st, args) })
+	case wire.OpAccept:
+		with(s, st, req, func(args wire.Accept) error { return s.accept(st, args) })
 	default:
 		if s.fileOperation(st, req) {
 			return

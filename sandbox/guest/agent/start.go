@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandgate/sandgate/sandbox/fault"
 	"github.com/sandgate/sandgate/sandbox/guest"
+	"github.com/sandgate/sandgate/sandbox/guest/internal/screenmode"
 	"github.com/sandgate/sandgate/sandbox/guest/internal/wire"
 )
 
@@ -178,6 +179,7 @@ func (p *process) openTerminal(tty guest.TTY, who user) (child []int, err error)
 		return nil, err
 	}
 	p.master = master
+	p.ring.lost = new(screenmode.Scanner)
 	p.input = newInput(master, true)
 	p.outputs = []output{{wire.KindStdout, master}}
 	size := tty.Size

@@ -43,7 +43,7 @@ func (k Kind) limit() int {
 		return 0
 	case KindGap:
 		return 8
-	case KindExit:
+	case KindExit, KindConnected:
 		return MaxControl
 	case KindResult:
 		return MaxResult

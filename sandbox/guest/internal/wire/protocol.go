@@ -37,7 +37,8 @@
 //
 //	operation     host to guest             guest to host
 //	start,attach  data, eof, collected      stdout, stderr, gap, exit
-//	dial          data, eof                 data, eof
+//	dial,accept   data, eof                 data, eof
+//	listen        nothing                   connection, result
 //	write,unpack  data, eof                 result
 //	read,pack     nothing                   data, result
 //	list-files    nothing                   entries, result
@@ -69,6 +70,15 @@
 // contains "..", or leads through a link out of the directory ends it with an
 // error that names the entry, as do the bounds of Unpack.
 //
+// # Sockets
+//
+// A listen stream stays open: a frame announces each connection with a number,
+// and an accept operation takes it over. The guest accepts no more than
+// MaxPending that nobody has taken over; the others wait in the kernel. The end
+// of the stream ends the listening and the connections that were not taken
+// over, and so does the end of the host's connection; the guest ends it with a
+// result when it cannot listen any more.
+//
 // # Trust
 //
 // The host trusts nothing that comes from a guest. It bounds every length
@@ -84,11 +94,14 @@ import "encoding/json"
 // keeps speaking the versions of every guest that may still run.
 //
 // Version 2 added the operations of file.go, and to write and read the fields
-// that say so.
+// that say so. Version 3 added listen and accept, the builtin of a command, and
+// what Started and Info say of a terminal.
 const (
-	OldestVersion = 1
-	NewestVersion = 2
-	FilesVersion  = 2
+	OldestVersion  = 1
+	NewestVersion  = 3
+	FilesVersion   = 2
+	ListenVersion  = 3
+	BuiltinVersion = 3
 )
 
 // Bounds. Both ends hold to them when they send and check them when they read.
@@ -119,7 +132,11 @@ const (
 	MaxEnv      = 4096      // entries of an environment
 	MaxArgs     = 16384     // arguments of a command
 	MaxProcess  = 4096      // processes a guest keeps, finished ones included
-	MaxAddress  = 512       // bytes of an address to dial
+	MaxAddress  = 512       // bytes of an address to dial or to listen on
+	MaxSocket   = 107       // bytes of the path of a unix socket
+	MaxListen   = 256       // listening sockets of one connection
+	MaxPending  = 64        // connections of one listening socket that nobody has taken over
+	MaxModes    = 1 << 10   // bytes of the sequences that restore the modes of a terminal
 	MaxUserName = 256       // bytes of a user's name
 	MaxOffset   = 1 << 60   // an output offset nobody reaches
 	MaxFileSize = 1 << 60   // likewise a file size
@@ -144,6 +161,8 @@ const (
 	OpWrite       Op = "write"        // Write → nothing, then frames
 	OpRead        Op = "read"         // Read → File, then frames
 	OpDial        Op = "dial"         // Dial → Dialed, then frames
+	OpListen      Op = "listen"       // Listen → Listening, then frames
+	OpAccept      Op = "accept"       // Accept → Dialed, then frames
 	OpShutdown    Op = "shutdown"     // nothing → nothing, then everything ends
 )
 
@@ -165,6 +184,7 @@ const (
 	KindExit      Kind = 19 // JSON Exit: no more frames follow
 	KindResult    Kind = 20 // JSON Response: how the transfer ended, no more frames follow
 	KindEntries   Kind = 21 // JSON array of at most MaxEntries Entry
+	KindConnected Kind = 22 // JSON Connected: somebody has connected to a listening socket
 )
 
 // Request opens an operation.
@@ -196,6 +216,13 @@ type Started struct {
 	Attachment uint64 `json:"attachment"`
 	// Offset is the absolute offset of the first byte of output that follows.
 	Offset int64 `json:"offset"`
+
+	// The rest is of version 3, and of a terminal. Modes are the control
+	// sequences that make of a new one what the output before Offset has made of
+	// this one.
+	Modes string `json:"modes,omitempty"`
+	Rows  uint16 `json:"rows,omitempty"`
+	Cols  uint16 `json:"cols,omitempty"`
 }
 
 // Attach asks for the output of a process from an absolute offset on. -1 means
@@ -204,6 +231,7 @@ type Started struct {
 type Attach struct {
 	ID   string `json:"id"`
 	From int64  `json:"from"`
+	Hold string `json:"hold,omitempty"` // see guest.Hold; unknown to a guest before version 3
 }
 
 // Detach ends an attachment of this connection, or a socket, even when what the
@@ -282,4 +310,32 @@ type Dial struct {
 // Dialed answers dial. Attachment names the socket for detach.
 type Dialed struct {
 	Attachment uint64 `json:"attachment"`
+}
+
+// Listen asks for a listening socket inside the sandbox, as guest.ListenRequest
+// does.
+type Listen struct {
+	Network string `json:"network"`
+	Address string `json:"address,omitempty"`
+	User    string `json:"user,omitempty"`
+	Replace bool   `json:"replace,omitempty"`
+}
+
+// Listening answers listen. Listener names the socket for accept.
+type Listening struct {
+	Address  string `json:"address"`
+	Listener uint64 `json:"listener"`
+}
+
+// Connected announces a connection, by a number that its listener gives once.
+// Peer is host:port for tcp.
+type Connected struct {
+	Number uint64 `json:"number"`
+	Peer   string `json:"peer,omitempty"`
+}
+
+// Accept takes over a connection that was announced.
+type Accept struct {
+	Listener uint64 `json:"listener"`
+	Number   uint64 `json:"number"`
 }
