@@ -148,6 +148,7 @@ type Operations interface {
 	FileOperations
 	SnapshotOperations
 	EventOperations
+	ServerOperations
 }
 
 // Process is a running process of Operations.Start: *guest.Process, with

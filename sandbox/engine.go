@@ -65,6 +65,10 @@ type Config struct {
 	DiskFloor int64
 	// Egress decides where sandboxes may go; nil: there is no network.
 	Egress Egress
+	// Audit reads the audit log, and Reload has the server read its files anew;
+	// nil: there is none.
+	Audit  AuditReader
+	Reload func(ctx context.Context) (Reload, error)
 	// Warm is what is kept ready for whoever creates a sandbox; see KeepWarm.
 	Warm []Warm
 	// StopGrace is how long processes have to end when a sandbox is deleted.

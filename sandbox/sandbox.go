@@ -210,6 +210,8 @@ const (
 	EventJobStarted          EventType = "job:started"
 	EventJobEnded            EventType = "job:ended"
 	EventNetworkRefused      EventType = "network:refused" // what it wanted to reach and the rule that is missing
+	EventSSHConnect          EventType = "ssh:connect"     // a connection uses the sandbox
+	EventSSHDisconnect       EventType = "ssh:disconnect"  // it has ended, and what it did
 )
 
 // File is a file to write into a sandbox before anything runs.

@@ -98,6 +98,8 @@ func (s *server) routes() {
 	s.handle("POST /v1/api-keys", http.StatusCreated, s.addAPIKey)
 	s.handle("DELETE /v1/api-keys/{id}", http.StatusOK, s.deleteAPIKey)
 	s.handle("GET /v1/info", http.StatusOK, s.info)
+	s.handle("GET /v1/audit", http.StatusOK, s.audit)
+	s.handle("POST /v1/server/reload", http.StatusOK, s.reload)
 	s.mux.HandleFunc("GET /v1/streams/{id}/{stream}", s.readStream)
 	s.mux.HandleFunc("POST /v1/streams/{id}/stdin", s.writeStdin)
 	s.mux.HandleFunc("PUT /v1/streams/{id}/stdin", s.writeStdin)
