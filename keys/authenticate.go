@@ -17,7 +17,7 @@ func Authenticate(k Key, door string, now time.Time) (Principal, error) {
 	if k.Expired(now) {
 		return Principal{}, expiredError(k.ExpiresAt)
 	}
-	return Principal{ID: k.Principal, Role: k.Role, KeyID: k.Fingerprint, Door: door, Expires: k.ExpiresAt}, nil
+	return Principal{ID: k.Principal, Role: k.Role, KeyID: k.Fingerprint, Door: door, Expires: k.ExpiresAt, Scope: k.Scope}, nil
 }
 
 // AuthenticateAPI does the same for an API key that was looked up by the hash
@@ -26,7 +26,7 @@ func AuthenticateAPI(k APIKey, door string, now time.Time) (Principal, error) {
 	if k.Expired(now) {
 		return Principal{}, expiredError(k.ExpiresAt)
 	}
-	return Principal{ID: k.Principal, Role: k.Role, KeyID: k.ID, Door: door, Expires: k.ExpiresAt}, nil
+	return Principal{ID: k.Principal, Role: k.Role, KeyID: k.ID, Door: door, Expires: k.ExpiresAt, Scope: k.Scope}, nil
 }
 
 func expiredError(at time.Time) error {

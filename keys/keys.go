@@ -37,6 +37,21 @@ type Principal struct {
 	// never. What the principal makes on the strength of that key must not
 	// outlive it.
 	Expires time.Time
+	// Scope is what the key behind KeyID may be used for.
+	Scope Scope
+	// Certificate says which certificate proved the identity; zero without.
+	Certificate Certificate
+	// Limits are what the certificate, or the options of the key, take away
+	// from an ssh session.
+	Limits SessionLimits
+}
+
+// SessionLimits are restrictions of ssh sessions alone. The zero value
+// restricts nothing.
+type SessionLimits struct {
+	NoPTY   bool   `json:"noPty,omitempty"`
+	NoAgent bool   `json:"noAgent,omitempty"` // no agent forwarding
+	Command string `json:"command,omitempty"` // runs instead of whatever is asked for
 }
 
 // IsAdmin reports whether the principal has the admin role.
@@ -44,15 +59,18 @@ func (p Principal) IsAdmin() bool { return p.Role == Admin }
 
 // Key is one registered public key.
 type Key struct {
-	Fingerprint string    `json:"fingerprint"` // "SHA256:…", as ssh-keygen -l prints it; the key's id
-	Type        string    `json:"type"`        // "ssh-ed25519", …
-	PublicKey   string    `json:"publicKey"`   // "ssh-ed25519 AAAA…", without comment
-	Comment     string    `json:"comment,omitempty"`
-	Principal   string    `json:"principal"` // whose key this is
-	Role        Role      `json:"role"`
-	CreatedAt   time.Time `json:"createdAt"`
-	ExpiresAt   time.Time `json:"expiresAt,omitzero"`  // zero: never
-	LastUsedAt  time.Time `json:"lastUsedAt,omitzero"` // zero: never
+	Fingerprint string `json:"fingerprint"` // "SHA256:…", as ssh-keygen -l prints it; the key's id
+	Type        string `json:"type"`        // "ssh-ed25519", …
+	PublicKey   string `json:"publicKey"`   // "ssh-ed25519 AAAA…", without comment
+	Comment     string `json:"comment,omitempty"`
+	Principal   string `json:"principal"` // whose key this is
+	Role        Role   `json:"role"`
+	Scope       Scope  `json:"scope,omitzero"`
+	// NoTouch accepts signatures of a security key that nobody has touched.
+	NoTouch    bool      `json:"noTouch,omitempty"`
+	CreatedAt  time.Time `json:"createdAt"`
+	ExpiresAt  time.Time `json:"expiresAt,omitzero"`  // zero: never
+	LastUsedAt time.Time `json:"lastUsedAt,omitzero"` // zero: never
 }
 
 // Expired reports whether the key has expired at now.
@@ -65,6 +83,7 @@ type APIKey struct {
 	Name       string    `json:"name,omitempty"`
 	Principal  string    `json:"principal"`
 	Role       Role      `json:"role"`
+	Scope      Scope     `json:"scope,omitzero"`
 	Hash       string    `json:"-"` // hex SHA-256 of the secret
 	CreatedAt  time.Time `json:"createdAt"`
 	ExpiresAt  time.Time `json:"expiresAt,omitzero"`

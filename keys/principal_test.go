@@ -2,6 +2,7 @@ package keys_test
 
 import (
 	"errors"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -63,17 +64,18 @@ func TestAuthenticate(t *testing.T) {
 		"before": {now.Add(-1), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := keys.Principal{ID: "alice", Role: keys.Admin, KeyID: "SHA256:x", Door: "ssh", Expires: c.expires}
-			wantAPI := keys.Principal{ID: "alice", Role: keys.Member, KeyID: "key_x", Door: "http", Expires: c.expires}
-			p, err := keys.Authenticate(keys.Key{Fingerprint: "SHA256:x", Principal: "alice", Role: keys.Admin, ExpiresAt: c.expires}, "ssh", now)
-			pa, errAPI := keys.AuthenticateAPI(keys.APIKey{ID: "key_x", Principal: "alice", Role: keys.Member, ExpiresAt: c.expires}, "http", now)
+			scope := keys.Scope{Verbs: []keys.Verb{keys.Shell}}
+			want := keys.Principal{ID: "alice", Role: keys.Admin, KeyID: "SHA256:x", Door: "ssh", Expires: c.expires, Scope: scope}
+			wantAPI := keys.Principal{ID: "alice", Role: keys.Member, KeyID: "key_x", Door: "http", Expires: c.expires, Scope: scope}
+			p, err := keys.Authenticate(keys.Key{Fingerprint: "SHA256:x", Principal: "alice", Role: keys.Admin, ExpiresAt: c.expires, Scope: scope}, "ssh", now)
+			pa, errAPI := keys.AuthenticateAPI(keys.APIKey{ID: "key_x", Principal: "alice", Role: keys.Member, ExpiresAt: c.expires, Scope: scope}, "http", now)
 			if c.ok {
-				if p != want || err != nil || pa != wantAPI || errAPI != nil {
+				if !reflect.DeepEqual(p, want) || err != nil || !reflect.DeepEqual(pa, wantAPI) || errAPI != nil {
 					t.Errorf("got %+v, %v and %+v, %v", p, err, pa, errAPI)
 				}
 				return
 			}
-			if p != (keys.Principal{}) || pa != (keys.Principal{}) || !errors.Is(err, keys.ErrExpired) || !errors.Is(errAPI, keys.ErrExpired) {
+			if p.ID != "" || pa.ID != "" || !errors.Is(err, keys.ErrExpired) || !errors.Is(errAPI, keys.ErrExpired) {
 				t.Errorf("got %+v, %v and %+v, %v", p, err, pa, errAPI)
 			}
 		})

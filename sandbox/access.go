@@ -20,11 +20,22 @@ var _ Operations = (*Actor)(nil)
 // Principal returns who acts.
 func (a *Actor) Principal() keys.Principal { return a.who }
 
-// may reports whether the actor may see and use the sandbox. There is no
-// difference between seeing and using yet: an owner may do all, others
-// nothing, and what one may not use one does not see.
-func (a *Actor) may(s *Sandbox) bool {
-	return a.who.IsAdmin() || (a.who.ID != "" && s.Owner == a.who.ID)
+// may reports whether the actor may see the sandbox: an admin, its owner, a
+// member of its project, and each only within the scope of the key. What one
+// may not see one does not use either; what one may do with what one sees is a
+// matter of verbs, see needs.
+func (a *Actor) may(ctx context.Context, s *Sandbox) (bool, error) {
+	switch {
+	case !a.within(s):
+		return false, nil
+	case a.who.IsAdmin():
+		return true, nil
+	case a.who.ID == "":
+		return false, nil
+	case s.Owner == a.who.ID:
+		return true, nil
+	}
+	return a.e.isMember(ctx, ProjectGroup, s.Project, a.who.ID)
 }
 
 // noSandbox is the one answer for a sandbox that does not exist and for one
@@ -33,13 +44,30 @@ func noSandbox(ref string) error {
 	return fault.New(fault.NotFound, "no sandbox %q; `list` shows yours", clip(ref, 64)).About("sandbox")
 }
 
-// resolve finds the sandbox a reference means: an id, or a name.
-func (a *Actor) resolve(ctx context.Context, ref string) (Sandbox, error) {
+// resolve finds the sandbox a reference means, an id or a name, for an operation
+// that the actor's key must be allowed to do.
+func (a *Actor) resolve(ctx context.Context, ref string, op operation) (Sandbox, error) {
+	s, err := a.find(ctx, ref)
+	if err == nil {
+		err = a.allow(op)
+	}
+	if err != nil {
+		return Sandbox{}, err
+	}
+	return s, nil
+}
+
+// find finds a sandbox that the actor may see.
+func (a *Actor) find(ctx context.Context, ref string) (Sandbox, error) {
 	if IsID(ref) {
 		s, err := a.e.cfg.Store.Sandbox(ctx, ref)
-		if fault.Is(err, fault.NotFound) || (err == nil && !a.may(&s)) {
+		if fault.Is(err, fault.NotFound) {
 			return Sandbox{}, noSandbox(ref)
 		}
+		if err != nil {
+			return Sandbox{}, err
+		}
+		err = a.visible(ctx, &s, noSandbox(ref))
 		return s, err
 	}
 	if !nameRule.MatchString(ref) {
@@ -48,11 +76,44 @@ func (a *Actor) resolve(ctx context.Context, ref string) (Sandbox, error) {
 	// A live sandbox first, then one that failed and still holds its name.
 	for _, statuses := range [][]Status{{Creating, Idle, Running, Paused, Suspended, Stopping}, {Failed}} {
 		s, err := a.named(ctx, ref, statuses)
-		if err == nil || !fault.Is(err, fault.NotFound) {
+		if err == nil {
+			err = a.visible(ctx, &s, noSandbox(ref))
+			return s, err
+		}
+		if !fault.Is(err, fault.NotFound) {
 			return s, err
 		}
 	}
 	return Sandbox{}, noSandbox(ref)
+}
+
+// visible returns missing for a sandbox that the actor may not see, and clears
+// it.
+func (a *Actor) visible(ctx context.Context, s *Sandbox, missing error) error {
+	ok, err := a.may(ctx, s)
+	if err == nil && !ok {
+		err = missing
+	}
+	if err != nil {
+		*s = Sandbox{}
+	}
+	return err
+}
+
+// inside checks an operation on something in a sandbox: missing is the error
+// when the actor may not see the sandbox.
+func (a *Actor) inside(ctx context.Context, sandboxID string, op operation, missing error) error {
+	s, err := a.e.cfg.Store.Sandbox(ctx, sandboxID)
+	if fault.Is(err, fault.NotFound) {
+		return missing
+	}
+	if err == nil {
+		err = a.visible(ctx, &s, missing)
+	}
+	if err == nil {
+		err = a.allow(op)
+	}
+	return err
 }
 
 // named finds by name among the actor's own sandboxes. Nobody's names reach
@@ -73,7 +134,7 @@ func (a *Actor) named(ctx context.Context, name string, statuses []Status) (Sand
 }
 
 // execution finds an execution in a sandbox the actor may use.
-func (a *Actor) execution(ctx context.Context, id string) (Execution, error) {
+func (a *Actor) execution(ctx context.Context, id string, op operation) (Execution, error) {
 	missing := fault.New(fault.NotFound, "no execution %q", clip(id, 64)).About("execution")
 	x, err := a.e.cfg.Store.Execution(ctx, id)
 	if fault.Is(err, fault.NotFound) {
@@ -82,9 +143,8 @@ func (a *Actor) execution(ctx context.Context, id string) (Execution, error) {
 	if err != nil {
 		return Execution{}, err
 	}
-	s, err := a.e.cfg.Store.Sandbox(ctx, x.SandboxID)
-	if fault.Is(err, fault.NotFound) || (err == nil && !a.may(&s)) {
-		return Execution{}, missing
+	if err := a.inside(ctx, x.SandboxID, op, missing); err != nil {
+		return Execution{}, err
 	}
 	a.e.mu.Lock()
 	end := a.e.unsaved[id]
@@ -98,14 +158,14 @@ func (a *Actor) execution(ctx context.Context, id string) (Execution, error) {
 // ready returns the sandbox of ref when its guest can be talked to. It waits
 // for one that is being created and starts one that is paused or that the
 // system has stopped.
-func (a *Actor) ready(ctx context.Context, ref string) (Sandbox, error) {
-	s, _, err := a.awake(ctx, ref, whyUsed)
+func (a *Actor) ready(ctx context.Context, ref string, op operation) (Sandbox, error) {
+	s, _, err := a.awake(ctx, ref, op, whyUsed)
 	return s, err
 }
 
 // awake is ready, and tells whether it was this call that started the sandbox.
-func (a *Actor) awake(ctx context.Context, ref, why string) (s Sandbox, resumed bool, err error) {
-	s, err = a.resolve(ctx, ref)
+func (a *Actor) awake(ctx context.Context, ref string, op operation, why string) (s Sandbox, resumed bool, err error) {
+	s, err = a.resolve(ctx, ref, op)
 	if err != nil {
 		return s, false, err
 	}

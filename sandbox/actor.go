@@ -142,6 +142,8 @@ type Operations interface {
 	ListAPIKeys(ctx context.Context) ([]keys.APIKey, error)
 	DeleteAPIKey(ctx context.Context, id string) error
 
+	ProjectOperations
+	InviteOperations
 	LifecycleOperations
 	ExecutionOperations
 	JobOperations

@@ -28,7 +28,7 @@ func (a *Actor) CreateCheckpoint(ctx context.Context, ref, name string) (Checkpo
 	if err := validateCheckpointName(name); err != nil {
 		return Checkpoint{}, err
 	}
-	s, unlock, err := a.withFiles(ctx, ref)
+	s, unlock, err := a.withFiles(ctx, ref, "CreateCheckpoint")
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -68,7 +68,7 @@ func (a *Actor) CreateCheckpoint(ctx context.Context, ref, name string) (Checkpo
 
 // Checkpoints lists the checkpoints of a sandbox, newest first.
 func (a *Actor) Checkpoints(ctx context.Context, ref string) ([]Checkpoint, error) {
-	s, err := a.resolve(ctx, ref)
+	s, err := a.resolve(ctx, ref, "Checkpoints")
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (e *Engine) checkpoint(ctx context.Context, sandboxID, ref string) (Checkpo
 
 // DeleteCheckpoint deletes a checkpoint.
 func (a *Actor) DeleteCheckpoint(ctx context.Context, ref, checkpoint string) error {
-	s, err := a.resolve(ctx, ref)
+	s, err := a.resolve(ctx, ref, "DeleteCheckpoint")
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func (a *Actor) RestoreCheckpoint(ctx context.Context, ref, checkpoint string) (
 	if err != nil {
 		return Sandbox{}, err
 	}
-	s, unlock, err := a.withFiles(ctx, ref)
+	s, unlock, err := a.withFiles(ctx, ref, "RestoreCheckpoint")
 	if err != nil {
 		return Sandbox{}, err
 	}

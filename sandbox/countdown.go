@@ -7,7 +7,7 @@ import (
 
 // Countdown tells when and why the system will next end a sandbox.
 func (a *Actor) Countdown(ctx context.Context, ref string) (time.Time, string, error) {
-	s, err := a.resolve(ctx, ref)
+	s, err := a.resolve(ctx, ref, "Countdown")
 	if err != nil {
 		return time.Time{}, "", err
 	}

@@ -16,6 +16,9 @@ import (
 // ends, all of it is taken back and only a record of the failure stays.
 func (a *Actor) Create(ctx context.Context, r CreateRequest) (Created, error) {
 	e := a.e
+	if err := a.allow("Create"); err != nil {
+		return Created{}, err
+	}
 	if err := r.validate(e.caps); err != nil {
 		return Created{}, err
 	}
@@ -23,6 +26,17 @@ func (a *Actor) Create(ctx context.Context, r CreateRequest) (Created, error) {
 		return Created{}, fault.New(fault.Denied, "sandboxes can be made by a known principal only")
 	}
 	if err := e.checkNetwork(&r, a.who); err != nil {
+		return Created{}, err
+	}
+	if r.Mode == Oneshot {
+		if err := a.allow("Execute"); err != nil {
+			return Created{}, err
+		}
+	}
+	if err := a.enclose(&r.Project); err != nil {
+		return Created{}, err
+	}
+	if err := a.label(ctx, r.Project, &r.Org); err != nil {
 		return Created{}, err
 	}
 	limits := r.Limits.withDefaults(e.cfg.DefaultLimits, e.caps)
@@ -36,7 +50,7 @@ func (a *Actor) Create(ctx context.Context, r CreateRequest) (Created, error) {
 			return Created{}, err
 		}
 	}
-	from, err := a.base(ctx, r)
+	from, err := a.base(ctx, r, "Create")
 	if err != nil {
 		return Created{}, err
 	}
@@ -98,9 +112,9 @@ type base struct {
 }
 
 // base finds what a request starts from: a snapshot or a runtime.
-func (a *Actor) base(ctx context.Context, r CreateRequest) (base, error) {
+func (a *Actor) base(ctx context.Context, r CreateRequest, op operation) (base, error) {
 	if r.Snapshot != "" {
-		return a.snapshotBase(ctx, r.Snapshot)
+		return a.snapshotBase(ctx, r.Snapshot, op)
 	}
 	want := r.Runtime
 	if want == "" {

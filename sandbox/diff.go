@@ -18,7 +18,7 @@ const maxChanges = 1_000_000
 // Diff says how one point differs from another. Points that were made from the
 // same files are compared by what was saved over them, others as a whole.
 func (a *Actor) Diff(ctx context.Context, from, to Point) ([]Change, error) {
-	left, right, done, err := a.sides(ctx, from, to)
+	left, right, done, err := a.sides(ctx, from, to, "Diff")
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (a *Actor) DiffFile(ctx context.Context, from, to Point, file string) (stri
 	if !path.IsAbs(file) {
 		file = path.Join(Workspace, file)
 	}
-	left, right, done, err := a.sides(ctx, from, to)
+	left, right, done, err := a.sides(ctx, from, to, "DiffFile")
 	if err != nil {
 		return "", err
 	}

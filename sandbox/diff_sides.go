@@ -9,7 +9,10 @@ import (
 
 // sides finds out what two points are made of. done removes what had to be
 // saved for it.
-func (a *Actor) sides(ctx context.Context, from, to Point) (left, right *side, done func(), err error) {
+func (a *Actor) sides(ctx context.Context, from, to Point, op operation) (left, right *side, done func(), err error) {
+	if err := a.allow(op); err != nil {
+		return nil, nil, nil, err
+	}
 	var temporary []string
 	done = func() {
 		for _, id := range temporary {
@@ -18,7 +21,7 @@ func (a *Actor) sides(ctx context.Context, from, to Point) (left, right *side, d
 	}
 	var both [2]*side
 	for i, p := range []Point{from, to} {
-		runtime, ids, saved, err := a.point(ctx, p)
+		runtime, ids, saved, err := a.point(ctx, p, op)
 		if saved != "" {
 			temporary = append(temporary, saved)
 		}
@@ -35,20 +38,20 @@ func (a *Actor) sides(ctx context.Context, from, to Point) (left, right *side, d
 
 // point finds out what a point is made of: the runtime, and layers, the topmost
 // first. saved is a layer that was made for it and that the caller discards.
-func (a *Actor) point(ctx context.Context, p Point) (runtime RuntimeRef, layers []string, saved string, err error) {
+func (a *Actor) point(ctx context.Context, p Point, op operation) (runtime RuntimeRef, layers []string, saved string, err error) {
 	if err := p.validate(); err != nil {
 		return RuntimeRef{}, nil, "", err
 	}
 	e := a.e
 	switch {
 	case p.Runtime != "":
-		b, err := a.base(ctx, CreateRequest{Runtime: p.Runtime})
+		b, err := a.base(ctx, CreateRequest{Runtime: p.Runtime}, op)
 		return b.runtime, nil, "", err
 	case p.Snapshot != "":
-		b, err := a.snapshotBase(ctx, p.Snapshot)
+		b, err := a.snapshotBase(ctx, p.Snapshot, op)
 		return b.runtime, b.layers, "", err
 	case p.Checkpoint != "":
-		s, err := a.resolve(ctx, p.Sandbox)
+		s, err := a.resolve(ctx, p.Sandbox, op)
 		if err != nil {
 			return RuntimeRef{}, nil, "", err
 		}
@@ -58,7 +61,7 @@ func (a *Actor) point(ctx context.Context, p Point) (runtime RuntimeRef, layers 
 		c, err := e.checkpoint(ctx, s.ID, p.Checkpoint)
 		return s.Runtime, append([]string{c.Layer}, s.Layers...), "", err
 	}
-	s, unlock, err := a.withFiles(ctx, p.Sandbox)
+	s, unlock, err := a.withFiles(ctx, p.Sandbox, op)
 	if err != nil {
 		return RuntimeRef{}, nil, "", err
 	}
@@ -85,7 +88,7 @@ func (e *Engine) side(ctx context.Context, runtime RuntimeRef, ids []string) (*s
 
 // SnapshotFiles lists what the snapshot's own layer holds.
 func (a *Actor) SnapshotFiles(ctx context.Context, snapshot string) ([]Change, error) {
-	p, err := a.snapshot(ctx, snapshot)
+	p, err := a.snapshot(ctx, snapshot, "SnapshotFiles")
 	if err != nil {
 		return nil, err
 	}

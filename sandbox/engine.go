@@ -65,6 +65,9 @@ type Config struct {
 	DiskFloor int64
 	// Egress decides where sandboxes may go; nil: there is no network.
 	Egress Egress
+	// Trust decides about certificates and revoked keys; nil: no certificate is
+	// accepted and no key revoked.
+	Trust *keys.Trust
 	// Audit reads the audit log, and Reload has the server read its files anew;
 	// nil: there is none.
 	Audit  AuditReader

@@ -32,6 +32,7 @@ func (s *Subscription) Close() { s.once.Do(s.stop) }
 type EventFilter struct {
 	SandboxID string // of one sandbox; empty: of all
 	Owner     string // of the sandboxes of one owner
+	Seen      *Visibility
 	Types     []EventType
 	Since     time.Time // not before
 	Until     time.Time // before

@@ -23,16 +23,21 @@ func (a *Actor) EventHistory(ctx context.Context, ref string, q EventQuery) ([]E
 		return nil, fault.InvalidField("after", "must not be negative")
 	}
 	if ref != "" {
-		s, err := a.resolve(ctx, ref)
+		s, err := a.resolve(ctx, ref, "EventHistory")
 		if err != nil {
 			return nil, err
 		}
 		f.SandboxID = s.ID
-	} else if !a.who.IsAdmin() {
-		if a.who.ID == "" {
+	} else {
+		if err := a.allow("EventHistory"); err != nil {
+			return nil, err
+		}
+		if a.who.ID == "" && !a.who.IsAdmin() {
 			return nil, nil
 		}
-		f.Owner = a.who.ID
+		if f.Owner, f.Seen, err = a.seen(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return a.e.cfg.Store.EventHistory(ctx, f)
 }

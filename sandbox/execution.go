@@ -44,7 +44,7 @@ func (a *Actor) Execute(ctx context.Context, ref string, r ExecRequest) (Executi
 	if r.Timeout < 0 {
 		return Execution{}, fault.InvalidField("timeout", "must not be negative")
 	}
-	s, resumed, err := a.awake(ctx, ref, whyUsed)
+	s, resumed, err := a.awake(ctx, ref, "Execute", whyUsed)
 	if err != nil {
 		return Execution{}, err
 	}

@@ -136,7 +136,7 @@ func (e *Engine) takeTurn(x Execution, r ExecRequest, by string, run *command) (
 	if err := e.Recheck(ctx, r.who); err != nil {
 		return x, err
 	}
-	s, err := e.As(r.who).ready(ctx, x.SandboxID)
+	s, err := e.As(r.who).ready(ctx, x.SandboxID, "Execute")
 	if err != nil {
 		return x, err
 	}

@@ -13,7 +13,7 @@ const maxWait = 10 * time.Minute
 
 // Execution returns one execution.
 func (a *Actor) Execution(ctx context.Context, id string, wait time.Duration) (Execution, error) {
-	x, err := a.execution(ctx, id)
+	x, err := a.execution(ctx, id, "Execution")
 	if err != nil || wait <= 0 || x.Status.Done() {
 		return x, err
 	}
@@ -21,7 +21,7 @@ func (a *Actor) Execution(ctx context.Context, id string, wait time.Duration) (E
 	if err := a.e.waitEnd(ctx, id, wait); err != nil {
 		return x, err
 	}
-	return a.execution(ctx, id)
+	return a.execution(ctx, id, "Execution")
 }
 
 // waitEnd waits for the end of a command, if it is under way, for at most wait.
@@ -43,7 +43,7 @@ func (e *Engine) waitEnd(ctx context.Context, id string, wait time.Duration) err
 
 // Executions lists those of one sandbox, newest first.
 func (a *Actor) Executions(ctx context.Context, ref string, limit int) ([]Execution, error) {
-	s, err := a.resolve(ctx, ref)
+	s, err := a.resolve(ctx, ref, "Executions")
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (a *Actor) Executions(ctx context.Context, ref string, limit int) ([]Execut
 
 // ExecutionHistory returns a page of the executions of a sandbox.
 func (a *Actor) ExecutionHistory(ctx context.Context, ref string, limit, offset int) ([]Execution, int, error) {
-	s, err := a.resolve(ctx, ref)
+	s, err := a.resolve(ctx, ref, "ExecutionHistory")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -82,7 +82,7 @@ func pageLimit(limit, offset int) (int, error) {
 // WriteStdin copies r to the stdin of an execution and closes it at the end.
 // When it returns before r has ended, r may still be read from once.
 func (a *Actor) WriteStdin(ctx context.Context, executionID string, r io.Reader) error {
-	if _, err := a.execution(ctx, executionID); err != nil {
+	if _, err := a.execution(ctx, executionID, "WriteStdin"); err != nil {
 		return err
 	}
 	run := a.e.running(executionID)

@@ -98,7 +98,7 @@ func (p *process) SignalSession(ctx context.Context, name string) error {
 
 // Cancel ends an execution. Cancelling one that has ended does nothing.
 func (a *Actor) Cancel(ctx context.Context, executionID string) error {
-	x, err := a.execution(ctx, executionID)
+	x, err := a.execution(ctx, executionID, "Cancel")
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (a *Actor) halt(ctx context.Context, run *command) error {
 		return err
 	}
 	if s.asleep() {
-		if _, err := a.ready(ctx, run.sandboxID); err != nil {
+		if _, err := a.ready(ctx, run.sandboxID, "Cancel"); err != nil {
 			return err
 		}
 	}

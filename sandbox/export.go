@@ -21,7 +21,7 @@ func (e *Engine) archives() (Archives, error) {
 // and is imported onto the programs of the other host.
 func (a *Actor) ExportSnapshot(ctx context.Context, snapshot string, w io.Writer) error {
 	e := a.e
-	b, err := a.snapshotBase(ctx, snapshot)
+	b, err := a.snapshotBase(ctx, snapshot, "ExportSnapshot")
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (a *Actor) ExportSnapshot(ctx context.Context, snapshot string, w io.Writer
 		return err
 	}
 	p := b.snapshot
-	line, err := a.Lineage(ctx, p.ID)
+	line, err := a.lineage(ctx, p.ID, "ExportSnapshot")
 	if err != nil {
 		return err
 	}

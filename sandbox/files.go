@@ -86,13 +86,13 @@ func (a *Actor) ReadFile(ctx context.Context, ref, path string) (io.ReadCloser, 
 }
 
 // onFiles runs an operation on the files of a sandbox.
-func (a *Actor) onFiles(ctx context.Context, ref string, paths []string, do func(conn *guest.Conn, touch func()) error) error {
+func (a *Actor) onFiles(ctx context.Context, op operation, ref string, paths []string, do func(conn *guest.Conn, touch func()) error) error {
 	for _, p := range paths {
 		if err := validatePath(p); err != nil {
 			return err
 		}
 	}
-	s, err := a.ready(ctx, ref)
+	s, err := a.ready(ctx, ref, op)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func orWorkspace(path string) string {
 
 // Stat describes one file.
 func (a *Actor) Stat(ctx context.Context, ref, path string, o guest.StatOptions) (info guest.FileInfo, err error) {
-	err = a.onFiles(ctx, ref, []string{path}, func(conn *guest.Conn, _ func()) (err error) {
+	err = a.onFiles(ctx, "Stat", ref, []string{path}, func(conn *guest.Conn, _ func()) (err error) {
 		info, err = conn.Stat(ctx, orWorkspace(path), o)
 		return err
 	})
@@ -141,7 +141,7 @@ func (a *Actor) Stat(ctx context.Context, ref, path string, o guest.StatOptions)
 
 // ListFiles lists a directory.
 func (a *Actor) ListFiles(ctx context.Context, ref, path string, o guest.ListOptions, each func(guest.FileInfo) error) (l guest.Listing, err error) {
-	err = a.onFiles(ctx, ref, []string{path}, func(conn *guest.Conn, touch func()) (err error) {
+	err = a.onFiles(ctx, "ListFiles", ref, []string{path}, func(conn *guest.Conn, touch func()) (err error) {
 		l, err = conn.ListFiles(ctx, orWorkspace(path), o, func(f guest.FileInfo) error {
 			touch()
 			return each(f)
@@ -153,7 +153,7 @@ func (a *Actor) ListFiles(ctx context.Context, ref, path string, o guest.ListOpt
 
 // OpenFile opens a regular file.
 func (a *Actor) OpenFile(ctx context.Context, ref, path string, o guest.ReadOptions) (r FileReader, err error) {
-	err = a.onFiles(ctx, ref, []string{path}, func(conn *guest.Conn, touch func()) error {
+	err = a.onFiles(ctx, "OpenFile", ref, []string{path}, func(conn *guest.Conn, touch func()) error {
 		f, err := conn.OpenFile(ctx, path, o)
 		if fault.Is(err, fault.NotFound) {
 			return fault.Wrap(err, fault.NotFound, "no file %q in the sandbox", clip(path, 128))
@@ -184,7 +184,7 @@ func (f *openFile) Info() guest.FileInfo {
 
 // PutFile writes a file.
 func (a *Actor) PutFile(ctx context.Context, ref, path string, o guest.WriteOptions, content io.Reader) (made []string, err error) {
-	err = a.onFiles(ctx, ref, []string{path}, func(conn *guest.Conn, touch func()) (err error) {
+	err = a.onFiles(ctx, "PutFile", ref, []string{path}, func(conn *guest.Conn, touch func()) (err error) {
 		made, err = conn.PutFile(ctx, path, o, &touchedReader{content, touch})
 		return err
 	})
@@ -196,7 +196,7 @@ func (a *Actor) WriteFiles(ctx context.Context, ref string, files []File, o Writ
 	if err := validateFiles(files); err != nil {
 		return done, err
 	}
-	err = a.onFiles(ctx, ref, nil, func(conn *guest.Conn, touch func()) error {
+	err = a.onFiles(ctx, "WriteFiles", ref, nil, func(conn *guest.Conn, touch func()) error {
 		for _, f := range files {
 			touch()
 			made, err := conn.PutFile(ctx, f.Path, guest.WriteOptions{User: o.User, Mode: f.Mode, Parents: !o.Strict}, bytes.NewReader(f.Content))

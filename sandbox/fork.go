@@ -28,6 +28,12 @@ func (a *Actor) Fork(ctx context.Context, ref string, r ForkRequest) (Sandbox, e
 	}
 	defer e.dropLayers(l.ID) // does nothing once the fork names it
 	s := r.sandbox(&parent, e)
+	if err := a.enclose(&s.Project); err != nil {
+		return Sandbox{}, err
+	}
+	if err := a.label(ctx, s.Project, &s.Org); err != nil {
+		return Sandbox{}, err
+	}
 	s.Owner, s.Layers = a.who.ID, append([]string{l.ID}, l.Below...)
 	room, err := e.claim(ctx, a.who, &s, s.Limits.asked())
 	if err != nil {
@@ -60,7 +66,7 @@ func (a *Actor) Fork(ctx context.Context, ref string, r ForkRequest) (Sandbox, e
 
 // forkLayer keeps the files of the parent in a layer and records it.
 func (a *Actor) forkLayer(ctx context.Context, ref string) (Sandbox, Layer, error) {
-	s, unlock, err := a.withFiles(ctx, ref)
+	s, unlock, err := a.withFiles(ctx, ref, "Fork")
 	if err != nil {
 		return s, Layer{}, err
 	}

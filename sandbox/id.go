@@ -16,6 +16,7 @@ const (
 	prefixEvent     = "evt"
 	prefixProcess   = "proc"
 	prefixAPIKey    = "key"
+	prefixInvite    = "inv"
 
 	prefixSnapshot   = "snp"
 	prefixCheckpoint = "ckpt"

@@ -25,6 +25,15 @@ const (
 // ImportSnapshot makes a snapshot of an archive. What q leaves empty is as the
 // archive has it.
 func (a *Actor) ImportSnapshot(ctx context.Context, r io.Reader, q SnapshotRequest) (Snapshot, error) {
+	if err := a.allow("ImportSnapshot"); err != nil {
+		return Snapshot{}, err
+	}
+	if err := a.enclose(&q.Project); err != nil {
+		return Snapshot{}, err
+	}
+	if err := a.mayLabel(ctx, q.Project, q.Org); err != nil {
+		return Snapshot{}, err
+	}
 	e := a.e
 	if a.who.ID == "" {
 		return Snapshot{}, fault.New(fault.Denied, "snapshots can be imported by a known principal only")

@@ -7,7 +7,7 @@ import (
 )
 
 // job finds a job in a sandbox the actor may use.
-func (a *Actor) job(ctx context.Context, id string) (Job, error) {
+func (a *Actor) job(ctx context.Context, id string, op operation) (Job, error) {
 	missing := fault.New(fault.NotFound, "no job %q", clip(id, 64)).About("job")
 	j, err := a.e.cfg.Store.Job(ctx, id)
 	if fault.Is(err, fault.NotFound) {
@@ -16,9 +16,8 @@ func (a *Actor) job(ctx context.Context, id string) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	s, err := a.e.cfg.Store.Sandbox(ctx, j.SandboxID)
-	if fault.Is(err, fault.NotFound) || (err == nil && !a.may(&s)) {
-		return Job{}, missing
+	if err := a.inside(ctx, j.SandboxID, op, missing); err != nil {
+		return Job{}, err
 	}
 	a.e.mu.Lock()
 	end := a.e.unsavedJobs[id]
@@ -31,7 +30,7 @@ func (a *Actor) job(ctx context.Context, id string) (Job, error) {
 
 // Jobs returns a page of the jobs of a sandbox.
 func (a *Actor) Jobs(ctx context.Context, ref string, limit, offset int) ([]Job, int, error) {
-	s, err := a.resolve(ctx, ref)
+	s, err := a.resolve(ctx, ref, "Jobs")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -43,7 +42,7 @@ func (a *Actor) Jobs(ctx context.Context, ref string, limit, offset int) ([]Job,
 
 // StopJob ends a job.
 func (a *Actor) StopJob(ctx context.Context, id string, force bool) (Job, error) {
-	j, err := a.job(ctx, id)
+	j, err := a.job(ctx, id, "StopJob")
 	if err != nil || j.Status.Done() {
 		return j, err
 	}
@@ -55,5 +54,5 @@ func (a *Actor) StopJob(ctx context.Context, id string, force bool) (Job, error)
 			return j, err
 		}
 	}
-	return a.job(ctx, id)
+	return a.job(ctx, id, "StopJob")
 }

@@ -25,7 +25,7 @@ func (a *Actor) CreateJob(ctx context.Context, ref string, r JobRequest) (Job, e
 	if err := validateEnv(r.Env); err != nil {
 		return Job{}, err
 	}
-	s, err := a.ready(ctx, ref)
+	s, err := a.ready(ctx, ref, "CreateJob")
 	if err != nil {
 		return Job{}, err
 	}
@@ -232,12 +232,12 @@ func (e *Engine) adoptJob(ctx context.Context, s Sandbox, j Job, r *Reconciliati
 
 // Job returns one job.
 func (a *Actor) Job(ctx context.Context, id string, wait time.Duration) (Job, error) {
-	j, err := a.job(ctx, id)
+	j, err := a.job(ctx, id, "Job")
 	if err != nil || wait <= 0 || j.Status.Done() {
 		return j, err
 	}
 	if err := a.e.waitEnd(ctx, id, wait); err != nil {
 		return j, err
 	}
-	return a.job(ctx, id)
+	return a.job(ctx, id, "Job")
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/crypto/ssh"
+
 	"github.com/sandgate/sandgate/keys"
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
@@ -23,11 +25,49 @@ func (e *Engine) AuthenticateKey(ctx context.Context, fingerprint, door string) 
 	if err != nil {
 		return keys.Principal{}, err
 	}
+	if err := e.revoked(k); err != nil {
+		return keys.Principal{}, err
+	}
 	p, err := keys.Authenticate(k, door, e.cfg.Now())
 	if err != nil {
 		return keys.Principal{}, fault.Wrap(err, fault.Denied, "this key has expired").About("key")
 	}
 	return p, nil
+}
+
+// RegisteredKey returns the record of a public key, for doors that need more of
+// it than whom it belongs to.
+func (e *Engine) RegisteredKey(ctx context.Context, fingerprint string) (keys.Key, error) {
+	k, err := e.cfg.Store.Key(ctx, fingerprint)
+	if fault.Is(err, fault.NotFound) {
+		return keys.Key{}, unknownKey()
+	}
+	return k, err
+}
+
+// AuthenticateCertificate returns whom a certificate stands for whose holder
+// has the key it was made for; the caller has proof of that. Denied, with the
+// reason, for one that is not accepted.
+func (e *Engine) AuthenticateCertificate(_ context.Context, cert *ssh.Certificate, door string) (keys.Principal, error) {
+	if e.cfg.Trust == nil {
+		return keys.Principal{}, fault.New(fault.Denied, "certificates are not accepted; offer the plain key (ssh -o CertificateFile=none)").About("key")
+	}
+	p, err := e.cfg.Trust.Authenticate(cert, door, e.cfg.Now())
+	if err != nil {
+		return keys.Principal{}, fault.Wrap(err, fault.Denied, "this certificate is not accepted: %v", err).About("key")
+	}
+	return p, nil
+}
+
+// revoked refuses a key that is on the list of revoked keys.
+func (e *Engine) revoked(k keys.Key) error {
+	if e.cfg.Trust == nil {
+		return nil
+	}
+	if err := e.cfg.Trust.CheckKey(k.PublicKey); err != nil {
+		return fault.Wrap(err, fault.Denied, "this key cannot be used: %v", err).About("key")
+	}
+	return nil
 }
 
 // Recheck says whether the credential that proved a principal still opens the
@@ -37,6 +77,8 @@ func (e *Engine) Recheck(ctx context.Context, p keys.Principal) error {
 	var now keys.Principal
 	var err error
 	switch {
+	case p.Certificate != (keys.Certificate{}):
+		return e.recheckCertificate(p)
 	case p.KeyID == "":
 		return nil
 	case strings.HasPrefix(p.KeyID, prefixAPIKey+"_"):
@@ -52,7 +94,7 @@ func (e *Engine) Recheck(ctx context.Context, p keys.Principal) error {
 	default:
 		return e.recheckKey(ctx, p)
 	}
-	if err != nil || now.ID != p.ID || now.Role != p.Role {
+	if err != nil || now.ID != p.ID || now.Role != p.Role || !now.Scope.Equal(p.Scope) {
 		return fault.Wrap(err, fault.Denied, "this API key has expired").About("key")
 	}
 	return nil
@@ -63,8 +105,18 @@ func (e *Engine) recheckKey(ctx context.Context, p keys.Principal) error {
 	if err != nil {
 		return err
 	}
-	if now.ID != p.ID || now.Role != p.Role {
+	if now.ID != p.ID || now.Role != p.Role || !now.Scope.Equal(p.Scope) {
 		return fault.New(fault.Denied, "the rights of this key have changed; connect again").About("key")
+	}
+	return nil
+}
+
+func (e *Engine) recheckCertificate(p keys.Principal) error {
+	if e.cfg.Trust == nil {
+		return unknownKey()
+	}
+	if err := e.cfg.Trust.Recheck(p, e.cfg.Now()); err != nil {
+		return fault.Wrap(err, fault.Denied, "this certificate is no longer accepted: %v", err).About("key")
 	}
 	return nil
 }
@@ -98,9 +150,13 @@ func (e *Engine) AuthenticateSecret(ctx context.Context, secret, door string) (k
 	return p, nil
 }
 
-// mayGrant checks that the actor may make a key for a principal in a role: an
-// admin for anyone, a member for themselves as a member.
-func (a *Actor) mayGrant(principal *string, role *keys.Role, expires *time.Time) error {
+// mayGrant checks that the actor may make a key for a principal, in a role, with
+// a scope: an admin for anyone, a member for themselves as a member, and each
+// within what their own key may do. It fills in what was left open.
+func (a *Actor) mayGrant(op operation, principal *string, role *keys.Role, expires *time.Time, scope *keys.Scope) error {
+	if err := a.allow(op); err != nil {
+		return err
+	}
 	// What a credential makes does not outlive it.
 	if limit := a.who.Expires; !limit.IsZero() && (expires.IsZero() || expires.After(limit)) {
 		*expires = limit
@@ -120,6 +176,9 @@ func (a *Actor) mayGrant(principal *string, role *keys.Role, expires *time.Time)
 	if *principal != a.who.ID && !keys.ValidPrincipal(*principal) {
 		return fault.InvalidField("principal", "%q is not a name: use 1 to 32 lower-case letters, digits, dots, hyphens and underscores", clip(*principal, 64))
 	}
+	if err := a.narrow(*principal, scope); err != nil {
+		return err
+	}
 	if a.who.IsAdmin() {
 		return nil
 	}
@@ -129,9 +188,35 @@ func (a *Actor) mayGrant(principal *string, role *keys.Role, expires *time.Time)
 	return nil
 }
 
+// narrow checks the scope of a new key against that of the actor's own, which it
+// inherits where it says nothing.
+func (a *Actor) narrow(principal string, scope *keys.Scope) error {
+	own := a.who.Scope
+	if own.IsZero() {
+		return nil
+	}
+	*scope = own.Inherit(*scope)
+	switch {
+	case principal != a.who.ID:
+		return fault.New(fault.Denied, "the key %s has a scope (%s) and makes keys for nobody else", a.keyName(), own).About("key")
+	case !own.Contains(*scope):
+		return fault.New(fault.Denied, "the key %s cannot give more than it has (%s)", a.keyName(), own).About("key")
+	}
+	return nil
+}
+
+// holds reports whether the actor may see and remove a credential: an admin
+// any, a member their own, and who has a scope none that may do more.
+func (a *Actor) holds(principal string, scope keys.Scope) bool {
+	if principal == a.who.ID && a.who.ID != "" {
+		return a.who.Scope.Contains(scope)
+	}
+	return a.who.IsAdmin() && a.who.Scope.IsZero()
+}
+
 // AddKey registers a public key.
 func (a *Actor) AddKey(ctx context.Context, k keys.Key) (keys.Key, error) {
-	if err := a.mayGrant(&k.Principal, &k.Role, &k.ExpiresAt); err != nil {
+	if err := a.mayGrant("AddKey", &k.Principal, &k.Role, &k.ExpiresAt, &k.Scope); err != nil {
 		return k, err
 	}
 	now := a.e.cfg.Now()
@@ -148,24 +233,24 @@ func (a *Actor) AddKey(ctx context.Context, k keys.Key) (keys.Key, error) {
 
 // ListKeys returns the keys the actor may see.
 func (a *Actor) ListKeys(ctx context.Context) ([]keys.Key, error) {
+	if err := a.allow("ListKeys"); err != nil {
+		return nil, err
+	}
 	all, err := a.e.cfg.Store.Keys(ctx)
-	if err != nil || a.who.IsAdmin() {
-		return all, err
+	if err != nil {
+		return nil, err
 	}
-	own := all[:0]
-	for _, k := range all {
-		if a.who.ID != "" && k.Principal == a.who.ID {
-			own = append(own, k)
-		}
-	}
-	return own, nil
+	return slices.DeleteFunc(all, func(k keys.Key) bool { return !a.holds(k.Principal, k.Scope) }), nil
 }
 
 // DeleteKey removes a public key. Connections that it opened go on.
 func (a *Actor) DeleteKey(ctx context.Context, fingerprint string) error {
+	if err := a.allow("DeleteKey"); err != nil {
+		return err
+	}
 	missing := fault.New(fault.NotFound, "no key %q; `key list` shows them", clip(fingerprint, 80)).About("key")
 	k, err := a.e.cfg.Store.Key(ctx, fingerprint)
-	if fault.Is(err, fault.NotFound) || (err == nil && !a.who.IsAdmin() && (a.who.ID == "" || k.Principal != a.who.ID)) {
+	if fault.Is(err, fault.NotFound) || (err == nil && !a.holds(k.Principal, k.Scope)) {
 		return missing
 	}
 	if err != nil {
@@ -180,7 +265,7 @@ func (a *Actor) DeleteKey(ctx context.Context, fingerprint string) error {
 
 // AddAPIKey makes an API key; its secret is in the answer and nowhere else.
 func (a *Actor) AddAPIKey(ctx context.Context, k keys.APIKey) (keys.APIKey, string, error) {
-	if err := a.mayGrant(&k.Principal, &k.Role, &k.ExpiresAt); err != nil {
+	if err := a.mayGrant("AddAPIKey", &k.Principal, &k.Role, &k.ExpiresAt, &k.Scope); err != nil {
 		return k, "", err
 	}
 	if len(k.Name) > 64 {
@@ -201,22 +286,26 @@ func (a *Actor) AddAPIKey(ctx context.Context, k keys.APIKey) (keys.APIKey, stri
 
 // ListAPIKeys returns the API keys the actor may see.
 func (a *Actor) ListAPIKeys(ctx context.Context) ([]keys.APIKey, error) {
+	if err := a.allow("ListAPIKeys"); err != nil {
+		return nil, err
+	}
+	return a.apiKeys(ctx)
+}
+
+func (a *Actor) apiKeys(ctx context.Context) ([]keys.APIKey, error) {
 	all, err := a.e.cfg.Store.APIKeys(ctx)
-	if err != nil || a.who.IsAdmin() {
-		return all, err
+	if err != nil {
+		return nil, err
 	}
-	own := all[:0]
-	for _, k := range all {
-		if a.who.ID != "" && k.Principal == a.who.ID {
-			own = append(own, k)
-		}
-	}
-	return own, nil
+	return slices.DeleteFunc(all, func(k keys.APIKey) bool { return !a.holds(k.Principal, k.Scope) }), nil
 }
 
 // DeleteAPIKey removes an API key.
 func (a *Actor) DeleteAPIKey(ctx context.Context, id string) error {
-	visible, err := a.ListAPIKeys(ctx)
+	if err := a.allow("DeleteAPIKey"); err != nil {
+		return err
+	}
+	visible, err := a.apiKeys(ctx)
 	if err != nil {
 		return err
 	}

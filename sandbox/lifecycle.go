@@ -10,7 +10,10 @@ import (
 )
 
 // Get returns one sandbox.
-func (a *Actor) Get(ctx context.Context, ref string) (Sandbox, error) { return a.resolve(ctx, ref) }
+func (a *Actor) Get(ctx context.Context, ref string) (Sandbox, error) {
+	s, err := a.resolve(ctx, ref, "Get")
+	return a.shownSandbox(s), err
+}
 
 // List returns the sandboxes the actor may see.
 func (a *Actor) List(ctx context.Context, r ListRequest) ([]Sandbox, int, error) {
@@ -42,20 +45,28 @@ func (a *Actor) List(ctx context.Context, r ListRequest) ([]Sandbox, int, error)
 		// What has ended as it should is history, not inventory.
 		f.Statuses = []Status{Creating, Idle, Running, Paused, Stopping, Suspended, Failed}
 	}
-	if !a.who.IsAdmin() {
-		if a.who.ID == "" {
-			return nil, 0, nil
-		}
-		f.Owner = a.who.ID
+	if !a.who.IsAdmin() && a.who.ID == "" {
+		return nil, 0, nil
 	}
-	return a.e.cfg.Store.Sandboxes(ctx, f)
+	var err error
+	if f.Owner, f.Seen, err = a.seen(ctx); err != nil {
+		return nil, 0, err
+	}
+	page, total, err := a.e.cfg.Store.Sandboxes(ctx, f)
+	for i := range page {
+		page[i] = a.shownSandbox(page[i])
+	}
+	return page, total, err
 }
 
 // Delete destroys a sandbox.
 func (a *Actor) Delete(ctx context.Context, ref string) error {
-	s, err := a.resolve(ctx, ref)
+	s, err := a.resolve(ctx, ref, "Delete")
 	if err != nil {
 		return err
+	}
+	if !a.who.IsAdmin() && s.Owner != a.who.ID {
+		return fault.New(fault.Denied, "sandbox %s is %s's: the project %s may use it, its owner and admins delete it", s.ID, clip(s.Owner, 64), s.Project).About("sandbox")
 	}
 	if s.Status == Terminated || s.Status == Deleted {
 		a.e.forgetOutput(ctx, s.ID)
@@ -71,7 +82,7 @@ func (a *Actor) Delete(ctx context.Context, ref string) error {
 func (a *Actor) WaitStatus(ctx context.Context, ref string, want ...Status) (Sandbox, error) {
 	// The waiting is bounded by ctx, the looking is not: the end of a short wait
 	// is an answer, and the same one for a foreigner as for a missing sandbox.
-	s, err := a.resolve(context.WithoutCancel(ctx), ref)
+	s, err := a.resolve(context.WithoutCancel(ctx), ref, "WaitStatus")
 	if err != nil {
 		return s, err
 	}
@@ -83,19 +94,19 @@ func (a *Actor) WaitStatus(ctx context.Context, ref string, want ...Status) (San
 		}
 		s = now
 		if slices.Contains(want, s.Status) || !s.Status.Live() {
-			return s, nil
+			return a.shownSandbox(s), nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return s, nil
+			return a.shownSandbox(s), nil
 		}
 	}
 }
 
 // Events returns the events of a sandbox in order.
 func (a *Actor) Events(ctx context.Context, ref string, afterSeq int64, limit int) ([]Event, error) {
-	s, err := a.resolve(ctx, ref)
+	s, err := a.resolve(ctx, ref, "Events")
 	if err != nil {
 		return nil, err
 	}

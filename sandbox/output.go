@@ -56,7 +56,7 @@ func (a *Actor) ExecutionOutput(ctx context.Context, executionID string, st Stre
 	if err := checkStream(st, o); err != nil {
 		return err
 	}
-	x, err := a.execution(ctx, executionID)
+	x, err := a.execution(ctx, executionID, "ExecutionOutput")
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (a *Actor) JobOutput(ctx context.Context, id string, st Stream, o OutputOpt
 	if err := checkStream(st, o); err != nil {
 		return err
 	}
-	j, err := a.job(ctx, id)
+	j, err := a.job(ctx, id, "JobOutput")
 	if err != nil {
 		return err
 	}

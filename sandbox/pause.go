@@ -25,7 +25,7 @@ const lastWords = time.Second
 
 // Pause stops a sandbox so that it costs neither memory nor CPU.
 func (a *Actor) Pause(ctx context.Context, ref string) (Sandbox, error) {
-	s, err := a.resolve(ctx, ref)
+	s, err := a.resolve(ctx, ref, "Pause")
 	if err != nil || s.Status == Paused {
 		return s, err
 	}

@@ -13,7 +13,7 @@ import (
 
 // Start runs a process that is not recorded as an execution.
 func (a *Actor) Start(ctx context.Context, ref string, cmd guest.Command, out guest.Output) (Process, error) {
-	s, err := a.ready(ctx, ref)
+	s, err := a.ready(ctx, ref, startOperation(cmd))
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (a *Actor) Start(ctx context.Context, ref string, cmd guest.Command, out gu
 
 // Dial connects to a socket inside the sandbox.
 func (a *Actor) Dial(ctx context.Context, ref, network, address string) (guest.Stream, error) {
-	s, err := a.ready(ctx, ref)
+	s, err := a.ready(ctx, ref, "Dial")
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 
 // Resume brings a paused or suspended sandbox up again.
 func (a *Actor) Resume(ctx context.Context, ref string) (Sandbox, error) {
-	s, _, err := a.awake(ctx, ref, whyByHand)
+	s, _, err := a.awake(ctx, ref, "Resume", whyByHand)
 	return s, err
 }
 

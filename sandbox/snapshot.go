@@ -79,9 +79,10 @@ type SnapshotFilter struct {
 	Sandbox string // taken from this one
 	Tag     string
 	Parent  string
-	SortBy  string // "name", "created", "size", "files"; default "created"
-	Asc     bool   // default: descending
-	Limit   int    // 0: all
+	Seen    *Visibility // within its scope: taken from a sandbox, or of a project, in it
+	SortBy  string      // "name", "created", "size", "files"; default "created"
+	Asc     bool        // default: descending
+	Limit   int         // 0: all
 	Offset  int
 }
 

@@ -19,7 +19,7 @@ func (a *Actor) TagSnapshot(ctx context.Context, snapshot, tag string) (Snapshot
 			return Snapshot{}, err
 		}
 	}
-	p, err := a.ownSnapshot(ctx, snapshot)
+	p, err := a.ownSnapshot(ctx, snapshot, "TagSnapshot")
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -35,7 +35,7 @@ func (a *Actor) TagSnapshot(ctx context.Context, snapshot, tag string) (Snapshot
 
 // DeleteSnapshot deletes a snapshot.
 func (a *Actor) DeleteSnapshot(ctx context.Context, snapshot string, cascade bool) error {
-	p, err := a.ownSnapshot(ctx, snapshot)
+	p, err := a.ownSnapshot(ctx, snapshot, "DeleteSnapshot")
 	if err != nil {
 		return err
 	}
@@ -96,8 +96,11 @@ func (a *Actor) unused(ctx context.Context, family []Snapshot, cascade bool) err
 	foreign := 0
 	for i, p := range family {
 		if i > 0 {
+			mine, err := a.owns(ctx, &p)
 			switch {
-			case !a.owns(&p):
+			case err != nil:
+				return err
+			case !mine:
 				foreign++
 			case !cascade:
 				snapshots = append(snapshots, p.ID)
@@ -111,9 +114,12 @@ func (a *Actor) unused(ctx context.Context, family []Snapshot, cascade bool) err
 			return err
 		}
 		for _, s := range users {
-			if a.may(&s) {
+			switch seen, err := a.may(ctx, &s); {
+			case err != nil:
+				return err
+			case seen:
 				sandboxes = append(sandboxes, s.ID)
-			} else {
+			default:
 				foreign++
 			}
 		}

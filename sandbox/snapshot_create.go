@@ -75,8 +75,12 @@ func (a *Actor) CreateSnapshot(ctx context.Context, ref string, r SnapshotReques
 	if err := r.validate(); err != nil {
 		return Snapshot{}, err
 	}
-	s, unlock, err := a.withFiles(ctx, ref)
+	s, unlock, err := a.withFiles(ctx, ref, "CreateSnapshot")
 	if err != nil {
+		return Snapshot{}, err
+	}
+	if err := a.mayLabel(ctx, r.Project, r.Org); err != nil {
+		unlock()
 		return Snapshot{}, err
 	}
 	defer unlock()
@@ -106,8 +110,8 @@ func (a *Actor) CreateSnapshot(ctx context.Context, ref string, r SnapshotReques
 // withFiles returns the sandbox of ref, locked, when it has files that can be
 // read: up, paused or suspended. It waits for one that is being made, and
 // wakes none.
-func (a *Actor) withFiles(ctx context.Context, ref string) (s Sandbox, unlock func(), err error) {
-	if s, err = a.resolve(ctx, ref); err != nil {
+func (a *Actor) withFiles(ctx context.Context, ref string, op operation) (s Sandbox, unlock func(), err error) {
+	if s, err = a.resolve(ctx, ref, op); err != nil {
 		return s, nil, err
 	}
 	if s.Status.Live() {
@@ -129,9 +133,9 @@ func (a *Actor) withFiles(ctx context.Context, ref string) (s Sandbox, unlock fu
 }
 
 // snapshotBase is what a sandbox made from a snapshot starts from.
-func (a *Actor) snapshotBase(ctx context.Context, ref string) (base, error) {
+func (a *Actor) snapshotBase(ctx context.Context, ref string, op operation) (base, error) {
 	e := a.e
-	p, err := a.snapshot(ctx, ref)
+	p, err := a.snapshot(ctx, ref, op)
 	if err != nil {
 		return base{}, err
 	}

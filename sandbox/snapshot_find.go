@@ -19,19 +19,47 @@ func noSnapshot(ref string) error {
 	return fault.New(fault.NotFound, "no snapshot %q; `snapshot list` shows yours", clip(ref, 64)).About("snapshot")
 }
 
-// owns reports whether the actor may change the snapshot.
-func (a *Actor) owns(p *Snapshot) bool {
-	return a.who.IsAdmin() || (a.who.ID != "" && p.Owner == a.who.ID)
+// owns reports whether the snapshot is the actor's, and within the scope of the
+// actor's key: of one of its projects, or taken from one of its sandboxes.
+func (a *Actor) owns(ctx context.Context, p *Snapshot) (bool, error) {
+	switch {
+	case !a.who.IsAdmin() && (a.who.ID == "" || p.Owner != a.who.ID):
+		return false, nil
+	case inFence(a.who.Scope, a.who.ID, p.SandboxID, "", "", p.Project):
+		return true, nil
+	}
+	s, err := a.e.cfg.Store.Sandbox(ctx, p.SandboxID)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return err == nil && a.within(&s), err
 }
 
 // snapshot finds what a reference means: an id of one that the actor may use,
 // or a tag among the actor's own. Nobody's tags reach anybody else, as with
 // the names of sandboxes.
-func (a *Actor) snapshot(ctx context.Context, ref string) (Snapshot, error) {
+func (a *Actor) snapshot(ctx context.Context, ref string, op operation) (Snapshot, error) {
+	p, err := a.findSnapshot(ctx, ref)
+	if err == nil && !p.Public {
+		var mine bool
+		if mine, err = a.owns(ctx, &p); err == nil && !mine {
+			err = noSnapshot(ref)
+		}
+	}
+	if err == nil {
+		err = a.allow(op)
+	}
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return p, nil
+}
+
+func (a *Actor) findSnapshot(ctx context.Context, ref string) (Snapshot, error) {
 	if IsSnapshotID(ref) {
 		p, err := a.e.cfg.Store.Snapshot(ctx, ref)
-		if fault.Is(err, fault.NotFound) || (err == nil && !p.Public && !a.owns(&p)) {
-			return Snapshot{}, noSnapshot(ref)
+		if fault.Is(err, fault.NotFound) {
+			err = noSnapshot(ref)
 		}
 		return p, err
 	}
@@ -49,9 +77,13 @@ func (a *Actor) snapshot(ctx context.Context, ref string) (Snapshot, error) {
 }
 
 // ownSnapshot is snapshot for an actor who wants to change it.
-func (a *Actor) ownSnapshot(ctx context.Context, ref string) (Snapshot, error) {
-	p, err := a.snapshot(ctx, ref)
-	if err == nil && !a.owns(&p) {
+func (a *Actor) ownSnapshot(ctx context.Context, ref string, op operation) (Snapshot, error) {
+	p, err := a.snapshot(ctx, ref, op)
+	if err != nil {
+		return p, err
+	}
+	mine, err := a.owns(ctx, &p)
+	if err == nil && !mine {
 		err = fault.New(fault.Denied, "snapshot %s is public and not yours: only its owner can change it", p.ID).About("snapshot")
 	}
 	return p, err
@@ -60,7 +92,7 @@ func (a *Actor) ownSnapshot(ctx context.Context, ref string) (Snapshot, error) {
 // shown is the snapshot as the actor may see it: of a public one of somebody
 // else, not which sandbox it came from and where its owner files it.
 func (a *Actor) shown(p Snapshot) Snapshot {
-	if !a.owns(&p) {
+	if !a.who.IsAdmin() && p.Owner != a.who.ID {
 		p.SandboxID, p.Project, p.Org = "", "", ""
 	}
 	return p
@@ -68,12 +100,15 @@ func (a *Actor) shown(p Snapshot) Snapshot {
 
 // Snapshot returns one snapshot.
 func (a *Actor) Snapshot(ctx context.Context, snapshot string) (Snapshot, error) {
-	p, err := a.snapshot(ctx, snapshot)
+	p, err := a.snapshot(ctx, snapshot, "Snapshot")
 	return a.shown(p), err
 }
 
 // Snapshots lists the snapshots the actor may see.
 func (a *Actor) Snapshots(ctx context.Context, f SnapshotFilter) ([]Snapshot, int, error) {
+	if err := a.allow("Snapshots"); err != nil {
+		return nil, 0, err
+	}
 	switch {
 	case f.Limit == 0:
 		f.Limit = 50
@@ -101,6 +136,9 @@ func (a *Actor) Snapshots(ctx context.Context, f SnapshotFilter) ([]Snapshot, in
 			return nil, 0, nil
 		}
 	}
+	if a.who.Scope.Fenced() && !f.Public {
+		f.Seen = &Visibility{Admin: a.who.IsAdmin(), Principal: a.who.ID, Scope: a.who.Scope}
+	}
 	page, total, err := a.e.cfg.Store.Snapshots(ctx, f)
 	for i := range page {
 		page[i] = a.shown(page[i])
@@ -111,13 +149,17 @@ func (a *Actor) Snapshots(ctx context.Context, f SnapshotFilter) ([]Snapshot, in
 // Lineage returns the snapshot and its ancestors. It ends before one that the
 // actor may not see.
 func (a *Actor) Lineage(ctx context.Context, snapshot string) ([]Snapshot, error) {
-	p, err := a.snapshot(ctx, snapshot)
+	return a.lineage(ctx, snapshot, "Lineage")
+}
+
+func (a *Actor) lineage(ctx context.Context, snapshot string, op operation) ([]Snapshot, error) {
+	p, err := a.snapshot(ctx, snapshot, op)
 	if err != nil {
 		return nil, err
 	}
 	line := []Snapshot{a.shown(p)}
 	for p.Parent != "" && len(line) < maxLineage {
-		if p, err = a.snapshot(ctx, p.Parent); fault.Is(err, fault.NotFound) {
+		if p, err = a.snapshot(ctx, p.Parent, op); fault.Is(err, fault.NotFound) {
 			break
 		}
 		if err != nil {
@@ -131,16 +173,13 @@ func (a *Actor) Lineage(ctx context.Context, snapshot string) ([]Snapshot, error
 // SandboxesOf lists the live sandboxes made from a snapshot, as far as the
 // actor may see them.
 func (a *Actor) SandboxesOf(ctx context.Context, snapshot string) ([]Sandbox, error) {
-	p, err := a.snapshot(ctx, snapshot)
-	if err != nil {
+	p, err := a.snapshot(ctx, snapshot, "SandboxesOf")
+	if err != nil || a.who.ID == "" && !a.who.IsAdmin() {
 		return nil, err
 	}
 	f := SandboxFilter{Snapshot: p.ID, LiveOnly: true}
-	if !a.who.IsAdmin() {
-		if a.who.ID == "" {
-			return nil, nil
-		}
-		f.Owner = a.who.ID
+	if f.Owner, f.Seen, err = a.seen(ctx); err != nil {
+		return nil, err
 	}
 	list, _, err := a.e.cfg.Store.Sandboxes(ctx, f)
 	return list, err

@@ -10,7 +10,7 @@ import (
 
 // Usage is what a sandbox uses now, and has used since it was made.
 func (a *Actor) Usage(ctx context.Context, ref string) (Usage, error) {
-	s, err := a.resolve(ctx, ref)
+	s, err := a.resolve(ctx, ref, "Usage")
 	if err != nil {
 		return Usage{}, err
 	}
@@ -39,6 +39,12 @@ func (a *Actor) Usage(ctx context.Context, ref string) (Usage, error) {
 
 // Stats sums up what the actor may see.
 func (a *Actor) Stats(ctx context.Context, org string, start, end time.Time) (Stats, error) {
+	if err := a.allow("Stats"); err != nil {
+		return Stats{}, err
+	}
+	if a.who.Scope.Fenced() {
+		return Stats{}, fault.New(fault.Denied, "the key %s is for certain sandboxes alone (%s) and has no statistics of all; ask for the use of one sandbox", a.keyName(), a.who.Scope).About("key")
+	}
 	if org != "" && !projectRule.MatchString(org) {
 		return Stats{}, fault.InvalidField("org", "%q is not an id: use 1 to 64 letters, digits, dots, hyphens and underscores", clip(org, 64))
 	}

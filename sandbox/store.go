@@ -48,6 +48,8 @@ type Store interface {
 	EventStore
 	JobStore
 	KeyStore
+	MemberStore
+	InviteStore
 	SnapshotStore
 	UsageStore
 
@@ -81,6 +83,7 @@ type SandboxFilter struct {
 	Snapshot string // made from it
 	Statuses []Status
 	LiveOnly bool
+	Seen     *Visibility
 	// DeletedOnly and IncludeEnded: by default neither restricts; callers set
 	// LiveOnly for the usual listing.
 	SortBy string // "name", "created", "updated", "status", "mode", "execution_count"; default "created"

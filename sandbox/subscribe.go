@@ -41,6 +41,7 @@ type hub struct {
 type subscriber struct {
 	who       keys.Principal
 	sandboxID string // empty: of all it may see
+	broad     bool   // which of them is for the reader to find out
 	wake      chan struct{}
 
 	queue  []Event
@@ -58,7 +59,7 @@ func (s *subscriber) place(ev *Event) int64 {
 }
 
 func (s *subscriber) wants(ev *Event) bool {
-	return (s.sandboxID == "" || s.sandboxID == ev.SandboxID) && (s.who.IsAdmin() || ev.Owner == s.who.ID)
+	return (s.sandboxID == "" || s.sandboxID == ev.SandboxID) && (s.broad || s.sandboxID != "" || s.who.IsAdmin() || ev.Owner == s.who.ID)
 }
 
 // join adds a subscriber, which is behind until it says otherwise, and returns
@@ -171,12 +172,22 @@ func (a *Actor) Subscribe(ctx context.Context, ref string, afterSeq int64) (*Sub
 		return nil, fault.New(fault.Denied, "events are told to a known principal only")
 	}
 	s := &subscriber{who: a.who, wake: make(chan struct{}, 1)}
+	var seen *Visibility
 	if ref != "" {
-		sb, err := a.resolve(ctx, ref)
+		sb, err := a.resolve(ctx, ref, "Subscribe")
 		if err != nil {
 			return nil, err
 		}
 		s.sandboxID = sb.ID
+	} else {
+		if err := a.allow("Subscribe"); err != nil {
+			return nil, err
+		}
+		var err error
+		if _, seen, err = a.seen(ctx); err != nil {
+			return nil, err
+		}
+		s.broad = seen != nil
 	}
 	last, err := a.e.hub.join(ctx, s)
 	if err != nil {
@@ -190,7 +201,7 @@ func (a *Actor) Subscribe(ctx context.Context, ref string, afterSeq int64) (*Sub
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	unhook := context.AfterFunc(a.e.ctx, cancel)
-	r := &reader{e: a.e, sub: s, out: make(chan Notice), last: afterSeq, checked: a.e.cfg.Now()}
+	r := &reader{e: a.e, sub: s, out: make(chan Notice), last: afterSeq, seen: seen, checked: a.e.cfg.Now()}
 	a.e.background(func(context.Context) {
 		defer close(r.out)
 		defer cancel()

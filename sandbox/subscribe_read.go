@@ -12,8 +12,9 @@ type reader struct {
 	e       *Engine
 	sub     *subscriber
 	out     chan Notice
-	last    int64 // place of the newest event delivered
-	missed  int   // not yet told of
+	last    int64       // place of the newest event delivered
+	missed  int         // not yet told of
+	seen    *Visibility // of all sandboxes; nil: those of its owner, or an admin's all
 	checked time.Time
 	current bool // it has been up to date once
 }
@@ -52,8 +53,10 @@ func (r *reader) read(ctx context.Context) error {
 // subscription. at is how far the hub is.
 func (r *reader) fromStore(ctx context.Context, at int64) error {
 	f := EventFilter{SandboxID: r.sub.sandboxID, Asc: true, Limit: eventPage}
-	if r.sub.sandboxID == "" && !r.sub.who.IsAdmin() {
-		f.Owner = r.sub.who.ID
+	if r.sub.sandboxID == "" {
+		if f.Seen = r.seen; f.Seen == nil && !r.sub.who.IsAdmin() {
+			f.Owner = r.sub.who.ID
+		}
 	}
 	if r.current && f.SandboxID == "" && at-r.last > subscriberLag {
 		skipped := f
@@ -106,6 +109,14 @@ func (r *reader) deliver(ctx context.Context, events []Event) error {
 		if place := r.sub.place(&ev); place <= r.last {
 			continue
 		}
+		seen, err := r.sees(ctx, &ev)
+		if err != nil {
+			return err
+		}
+		if !seen {
+			r.last = r.sub.place(&ev)
+			continue
+		}
 		select {
 		case r.out <- Notice{Event: ev, Missed: r.missed}:
 		case <-ctx.Done():
@@ -114,6 +125,26 @@ func (r *reader) deliver(ctx context.Context, events []Event) error {
 		r.last, r.missed = r.sub.place(&ev), 0
 	}
 	return nil
+}
+
+// sees reports whether the subscriber may see the sandbox of an event, where
+// that is not known from its owner alone.
+func (r *reader) sees(ctx context.Context, ev *Event) (bool, error) {
+	if r.seen == nil {
+		return true, nil
+	}
+	for {
+		s, err := r.e.cfg.Store.Sandbox(ctx, ev.SandboxID)
+		if err == nil {
+			return r.seen.Sees(s.ID, s.Name, s.Owner, s.Project), nil
+		}
+		if fault.Is(err, fault.NotFound) {
+			return false, nil
+		}
+		if err := r.patience(ctx, err); err != nil {
+			return false, err
+		}
+	}
 }
 
 // recheck ends the subscription of who may not have it any more: the key is
@@ -126,8 +157,15 @@ func (r *reader) recheck(ctx context.Context, now bool) error {
 	}
 	r.checked = at
 	err := r.e.Recheck(ctx, r.sub.who)
+	if err == nil && r.seen != nil {
+		// Somebody may have joined a project, or left one.
+		var v *Visibility
+		if _, v, err = r.e.As(r.sub.who).seen(ctx); err == nil && v != nil {
+			r.seen = v
+		}
+	}
 	if err == nil && r.sub.sandboxID != "" {
-		_, err = r.e.As(r.sub.who).resolve(ctx, r.sub.sandboxID)
+		_, err = r.e.As(r.sub.who).resolve(ctx, r.sub.sandboxID, "Subscribe")
 	}
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
 		return err

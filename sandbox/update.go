@@ -23,7 +23,7 @@ func (a *Actor) SetEnv(ctx context.Context, ref string, env map[string]*string) 
 	if err := validateEnv(set); err != nil {
 		return nil, err
 	}
-	s, err := a.resolve(ctx, ref)
+	s, err := a.resolve(ctx, ref, "SetEnv")
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (a *Actor) Update(ctx context.Context, ref string, u UpdateRequest) (Sandbo
 	if err := u.validate(a); err != nil {
 		return Sandbox{}, err
 	}
-	s, err := a.resolve(ctx, ref)
+	s, err := a.resolve(ctx, ref, "Update")
 	if err != nil {
 		return s, err
 	}

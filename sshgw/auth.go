@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	gossh "golang.org/x/crypto/ssh"
 
@@ -12,42 +11,30 @@ import (
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
 
-// The extensions of gossh.Permissions that carry the identity.
-const (
-	extPrincipal = "principal@sandgate"
-	extRole      = "role@sandgate"
-	extKey       = "key@sandgate"
-	extExpires   = "expires@sandgate" // RFC 3339; absent: never
-)
+// principalKey finds the identity in gossh.Permissions, which belong to the key
+// that was proven and to no other.
+type principalKey struct{}
+
+// noTouch is the extension by which the ssh library accepts the signature of a
+// security key that nobody has touched.
+const noTouch = "no-touch-required"
 
 var errRefused = errors.New("key refused")
 
 // permissions packs an identity.
 func permissions(p keys.Principal) *gossh.Permissions {
-	ext := map[string]string{extPrincipal: p.ID, extRole: string(p.Role), extKey: p.KeyID}
-	if !p.Expires.IsZero() {
-		ext[extExpires] = p.Expires.UTC().Format(time.RFC3339Nano)
-	}
-	return &gossh.Permissions{Extensions: ext}
+	return &gossh.Permissions{ExtraData: map[any]any{principalKey{}: p}}
 }
 
 // principalOf unpacks the identity a connection has proven. ok is false where
 // there is none.
 func principalOf(perms *gossh.Permissions) (p keys.Principal, ok bool) {
-	if perms == nil || perms.Extensions[extPrincipal] == "" {
+	if perms == nil {
 		return keys.Principal{}, false
 	}
-	p = keys.Principal{
-		ID:    perms.Extensions[extPrincipal],
-		Role:  keys.Role(perms.Extensions[extRole]),
-		KeyID: perms.Extensions[extKey],
-		Door:  "ssh",
-	}
-	if at := perms.Extensions[extExpires]; at != "" {
-		var err error
-		if p.Expires, err = time.Parse(time.RFC3339Nano, at); err != nil {
-			return keys.Principal{}, false
-		}
+	p, ok = perms.ExtraData[principalKey{}].(keys.Principal)
+	if !ok || p.ID == "" {
+		return keys.Principal{}, false
 	}
 	return p, true
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -157,15 +158,18 @@ func TestRemovedKeyIsRefused(t *testing.T) {
 // When the key expires is known wherever the principal goes.
 func TestPermissionsCarryPrincipal(t *testing.T) {
 	for _, expires := range []time.Time{{}, time.Date(2027, 1, 31, 1, 2, 3, 456, time.UTC)} {
-		want := keys.Principal{ID: "alice", Role: keys.Admin, KeyID: "SHA256:x", Door: "ssh", Expires: expires}
-		if got, ok := principalOf(permissions(want)); !ok || got != want {
+		want := keys.Principal{
+			ID: "alice", Role: keys.Admin, KeyID: "SHA256:x", Door: "ssh", Expires: expires,
+			Scope: keys.Scope{Sandboxes: []string{"dev"}, Verbs: []keys.Verb{keys.Shell}},
+		}
+		if got, ok := principalOf(permissions(want)); !ok || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %v; want %+v", got, ok, want)
 		}
 	}
-	perms := permissions(keys.Principal{ID: "alice"})
-	perms.Extensions[extExpires] = "tomorrow"
-	if p, ok := principalOf(perms); ok {
-		t.Errorf("a malformed expiry gave %+v", p)
+	for _, perms := range []*gossh.Permissions{nil, {}, permissions(keys.Principal{})} {
+		if p, ok := principalOf(perms); ok {
+			t.Errorf("%v gave %+v", perms, p)
+		}
 	}
 }
 

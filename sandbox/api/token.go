@@ -15,6 +15,9 @@ import (
 // tokenLife is how long a stream URL opens without another key.
 const tokenLife = 24 * time.Hour
 
+// maxToken bounds a token, with the largest scope that a key can have.
+const maxToken = 16 << 10
+
 // streamTokens signs and checks the tokens in stream URLs. The published
 // client fetches those URLs without its API key, so each carries the right to
 // one stream of one execution, on behalf of the principal it was made for, and
@@ -26,10 +29,13 @@ type streamTokens struct {
 
 // tokenClaims is what a token says of the principal it was made for.
 type tokenClaims struct {
-	ID      string    `json:"i"`
-	Role    keys.Role `json:"r"`
-	Key     string    `json:"k,omitempty"`
-	Expires int64     `json:"e"`
+	ID   string    `json:"i"`
+	Role keys.Role `json:"r"`
+	Key  string    `json:"k,omitempty"`
+	// What the key may be used for, and the certificate it was.
+	Scope       keys.Scope       `json:"s,omitzero"`
+	Certificate keys.Certificate `json:"c,omitzero"`
+	Expires     int64            `json:"e"`
 }
 
 // sign makes a token for path. It ends when the key of who does, if not before.
@@ -38,8 +44,9 @@ func (t streamTokens) sign(who keys.Principal, path string) string {
 	if !who.Expires.IsZero() && who.Expires.Before(expires) {
 		expires = who.Expires
 	}
-	claims, err := json.Marshal(tokenClaims{who.ID, who.Role, who.KeyID, expires.Unix()})
-	if err != nil { // three strings and a number
+	c := tokenClaims{ID: who.ID, Role: who.Role, Key: who.KeyID, Scope: who.Scope, Certificate: who.Certificate, Expires: expires.Unix()}
+	claims, err := json.Marshal(c)
+	if err != nil { // strings and numbers
 		panic(err)
 	}
 	body := base64.RawURLEncoding.EncodeToString(claims)
@@ -51,7 +58,7 @@ func (t streamTokens) sign(who keys.Principal, path string) string {
 func (t streamTokens) verify(token, path string) (keys.Principal, error) {
 	denied := fault.New(fault.Denied, "this stream URL is not valid here, or no longer; ask for the execution again to get a new one")
 	body, sum, ok := strings.Cut(token, ".")
-	if !ok || len(token) > 1024 {
+	if !ok || len(token) > maxToken {
 		return keys.Principal{}, denied
 	}
 	mac, err := base64.RawURLEncoding.DecodeString(sum)
@@ -66,7 +73,9 @@ func (t streamTokens) verify(token, path string) (keys.Principal, error) {
 	if err := json.Unmarshal(raw, &c); err != nil || !t.now().Before(time.Unix(c.Expires, 0)) {
 		return keys.Principal{}, denied
 	}
-	return keys.Principal{ID: c.ID, Role: c.Role, KeyID: c.Key, Door: "stream", Expires: time.Unix(c.Expires, 0)}, nil
+	return keys.Principal{
+		ID: c.ID, Role: c.Role, KeyID: c.Key, Door: "stream", Expires: time.Unix(c.Expires, 0), Scope: c.Scope, Certificate: c.Certificate,
+	}, nil
 }
 
 func (t streamTokens) mac(body, path string) []byte {

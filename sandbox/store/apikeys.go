@@ -11,11 +11,11 @@ import (
 )
 
 // apiKeyColumns are the columns of api_keys in the order of apiKeyFields.
-const apiKeyColumns = "id, name, principal, role, hash, created_at, expires_at, last_used_at"
+const apiKeyColumns = "id, name, principal, role, scope, hash, created_at, expires_at, last_used_at"
 
 func apiKeyFields(k *keys.APIKey) []any {
 	return []any{
-		&k.ID, &k.Name, &k.Principal, &k.Role, &k.Hash,
+		&k.ID, &k.Name, &k.Principal, &k.Role, document{&k.Scope}, &k.Hash,
 		instant{&k.CreatedAt}, instant{&k.ExpiresAt}, instant{&k.LastUsedAt},
 	}
 }

@@ -151,7 +151,8 @@ func (c *catalogue) matcher(f sandbox.SandboxFilter) func(*entry) bool {
 		return (anyStatus || status[e.status]) &&
 			(owner == anyWord || e.owner == owner) &&
 			(project == anyWord || e.project == project) &&
-			(mode == anyWord || e.mode == mode)
+			(mode == anyWord || e.mode == mode) &&
+			(f.Seen == nil || f.Seen.Sees(e.id, e.name, c.words[e.owner], c.words[e.project]))
 	}
 }
 

@@ -114,6 +114,10 @@ func eventConditions(f sandbox.EventFilter) (where string, args []any, place str
 	if f.Owner != "" {
 		and("owner=?", f.Owner)
 	}
+	if f.Seen != nil {
+		seen, values := seenCondition(f.Seen)
+		and("sandbox_id IN (SELECT id FROM sandboxes WHERE "+seen+")", values...)
+	}
 	if !f.Since.IsZero() {
 		and("at>=?", nanos(f.Since))
 	}

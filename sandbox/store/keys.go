@@ -16,11 +16,11 @@ import (
 const touchEvery = time.Minute
 
 // keyColumns are the columns of keys in the order of keyFields.
-const keyColumns = "fingerprint, type, public_key, comment, principal, role, created_at, expires_at, last_used_at"
+const keyColumns = "fingerprint, type, public_key, comment, principal, role, scope, no_touch, created_at, expires_at, last_used_at"
 
 func keyFields(k *keys.Key) []any {
 	return []any{
-		&k.Fingerprint, &k.Type, &k.PublicKey, &k.Comment, &k.Principal, &k.Role,
+		&k.Fingerprint, &k.Type, &k.PublicKey, &k.Comment, &k.Principal, &k.Role, document{&k.Scope}, &k.NoTouch,
 		instant{&k.CreatedAt}, instant{&k.ExpiresAt}, instant{&k.LastUsedAt},
 	}
 }
@@ -28,13 +28,17 @@ func keyFields(k *keys.Key) []any {
 // AddKey implements sandbox.KeyStore.
 func (s *Store) AddKey(ctx context.Context, k keys.Key) error {
 	return s.transact(ctx, "add key", func(tx *sql.Tx) error {
-		fields := keyFields(&k)
-		_, err := tx.ExecContext(ctx, "INSERT INTO keys ("+keyColumns+") VALUES ("+marks(len(fields))+")", fields...)
-		if taken(err, "keys.fingerprint") {
-			return fault.Wrap(err, fault.Exists, "the key %s is registered already", k.Fingerprint).About("key")
-		}
-		return err
+		return insertKey(ctx, tx, k)
 	})
+}
+
+func insertKey(ctx context.Context, tx *sql.Tx, k keys.Key) error {
+	fields := keyFields(&k)
+	_, err := tx.ExecContext(ctx, "INSERT INTO keys ("+keyColumns+") VALUES ("+marks(len(fields))+")", fields...)
+	if taken(err, "keys.fingerprint") {
+		return fault.Wrap(err, fault.Exists, "the key %s is registered already", k.Fingerprint).About("key")
+	}
+	return err
 }
 
 // Key implements sandbox.KeyStore.

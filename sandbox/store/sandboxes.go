@@ -199,6 +199,10 @@ func sandboxConditions(f sandbox.SandboxFilter) (string, []any) {
 	if f.LiveOnly {
 		conditions = append(conditions, "live")
 	}
+	if f.Seen != nil {
+		seen, more := seenCondition(f.Seen)
+		conditions, args = append(conditions, seen), append(args, more...)
+	}
 	return strings.Join(conditions, " AND "), args
 }
 

@@ -148,6 +148,14 @@ func snapshotConditions(f sandbox.SnapshotFilter) (string, []any) {
 			conditions, args = append(conditions, c.column+"=?"), append(args, c.value)
 		}
 	}
+	if f.Seen != nil {
+		seen, values := seenCondition(f.Seen)
+		condition := "(sandbox_id IN (SELECT id FROM sandboxes WHERE " + seen + ") OR project<>'' AND project IN (" + marks(len(f.Seen.Scope.Projects)) + "))"
+		for _, p := range f.Seen.Scope.Projects {
+			values = append(values, p)
+		}
+		conditions, args = append(conditions, condition), append(args, values...)
+	}
 	return strings.Join(conditions, " AND "), args
 }
 
