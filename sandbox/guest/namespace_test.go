@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "guest" {
 		os.Exit(agent.Main(os.Args[1:]))
 	}
+	if socket := os.Getenv(bridgeEnv); socket != "" {
+		os.Exit(bridge(socket, os.Args[1:]))
+	}
 	if root := os.Getenv(enterEnv); root != "" {
 		fmt.Fprintln(os.Stderr, enterRoot(root))
 		os.Exit(1)

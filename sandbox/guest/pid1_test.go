@@ -30,7 +30,7 @@ func TestPID1(t *testing.T) {
 	}{
 		{"is the parent", guest.Command{Script: "echo $PPID"}, "1\n"},
 		{"workspace", guest.Command{Script: "pwd; stat -c %a ."}, "/workspace\n1777\n"},
-		{"environment of the image", guest.Command{Script: "echo $FROM_IMAGE $GOGC $PATH $HOME $USER $LOGNAME $SHELL"}, "yes /usr/bin:/bin /root root root /bin/bash\n"},
+		{"environment of the image", guest.Command{Script: "echo $FROM_IMAGE $GOGC $PATH $HOME $USER $LOGNAME $SHELL"}, "yes /usr/bin:/bin:/dev/.sandgate/bin /root root root /bin/bash\n"},
 		{"umask", guest.Command{Script: "umask"}, "0022\n"},
 		// Signal 32 is glibc's own: posix_spawn, which make starts its commands
 		// with, leaves it ignored, and nobody sends it.

@@ -71,6 +71,7 @@ func (c Config) withDefaults() Config {
 	or(&c.Version, "dev")
 	or(&c.Workspace, "/workspace")
 	or(&c.Etc, "/etc")
+	or(&c.Program, ownProgram())
 	orTime(&c.HangupGrace, 5*time.Second)
 	orTime(&c.ShutdownGrace, 500*time.Millisecond)
 	orTime(&c.KeepTime, 15*time.Minute)

@@ -20,6 +20,12 @@ func check(cmd guest.Command) error {
 		return fault.InvalidField("label", "at most %d bytes are allowed", wire.MaxLabel)
 	case len(cmd.Args) > wire.MaxArgs:
 		return fault.InvalidField("args", "at most %d arguments are allowed", wire.MaxArgs)
+	case cmd.Builtin != "" && builtins[cmd.Builtin] == nil:
+		return fault.InvalidField("builtin", "there is no %q", wire.Printable(cmd.Builtin, 32))
+	case cmd.Builtin != "" && cmd.TTY != nil:
+		return fault.InvalidField("tty", "%s has no terminal", cmd.Builtin)
+	case cmd.Builtin != "" && cmd.Script != "":
+		return fault.InvalidField("script", "give either a builtin or a script")
 	case len(cmd.Args) > 0 && cmd.Script != "":
 		return fault.InvalidField("script", "give either arguments or a script")
 	case len(cmd.Env) > wire.MaxEnv:
@@ -50,8 +56,8 @@ func check(cmd guest.Command) error {
 // title is what a person calls the command.
 func title(cmd guest.Command) string {
 	s := cmd.Script
-	if len(cmd.Args) > 0 {
-		s = strings.Join(cmd.Args, " ")
+	if len(cmd.Args) > 0 || cmd.Builtin != "" {
+		s = strings.TrimSpace(cmd.Builtin + " " + strings.Join(cmd.Args, " "))
 	}
 	if s == "" {
 		s = "shell"

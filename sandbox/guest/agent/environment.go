@@ -19,6 +19,9 @@ func (a *Agent) environment(who user, cmd guest.Command) []string {
 	for _, entry := range a.cfg.Env {
 		env.set(entry)
 	}
+	if path := variable(env.list, "PATH"); a.cfg.Runtime != "" && path != "" {
+		env.set("PATH=" + path + ":" + a.lentPrograms())
+	}
 	env.set("HOME=" + who.home)
 	env.set("USER=" + who.name)
 	env.set("LOGNAME=" + who.name)

@@ -14,10 +14,17 @@ const SocketPath = "/dev/.sandgate.sock"
 const usage = `usage: guest init [-socket path]     run as PID 1 of a sandbox
        guest relay [-socket path]    pass stdin and stdout to PID 1
        guest version
+       guest sftp-server             serve sftp on stdin and stdout
+       guest scp -t|-f …             serve scp on stdin and stdout
 `
 
 // Main is the guest program. It returns the exit status.
 func Main(args []string) int {
+	if len(args) > 0 {
+		if run, ok := builtins[args[0]]; ok {
+			return run(args[1:])
+		}
+	}
 	socket := SocketPath
 	if len(args) == 3 && args[1] == "-socket" {
 		socket = args[2]

@@ -46,7 +46,9 @@ func (a *Agent) launch(p *process, cmd guest.Command, att *attachment) error {
 	who.shell = shell
 	env := a.environment(who, cmd)
 	what, problem := image{path: shell}, noShell
-	if len(cmd.Args) > 0 {
+	if cmd.Builtin != "" {
+		what, problem = a.builtinImage(cmd)
+	} else if len(cmd.Args) > 0 {
 		what, problem = lookPath(cmd.Args, variable(env, "PATH"), dir)
 	} else {
 		what.argv = shellArgs(shell, cmd.Script)
