@@ -180,8 +180,9 @@ func (s *Scanner) designate(c byte) {
 		s.state = ignored
 		return
 	}
-	s.sets[s.into] = c
-	s.state = ground
+	if s.state = ground; c < del {
+		s.sets[s.into] = c
+	}
 }
 
 // keep collects the present sequence.
