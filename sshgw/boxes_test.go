@@ -25,11 +25,19 @@ type boxes struct {
 	conn   *guest.Conn
 	name   string
 	nextID int
+
+	sessions []*liveSession
+	requests []sandbox.SessionRequest // those that started a session
+
+	// What the sandbox is, and what brings it up; see asleep.
+	state   sandbox.Sandbox
+	waking  func()
+	refusal error
 }
 
 func newBoxes(tb testing.TB) *boxes {
 	tb.Helper()
-	b := &boxes{workspace: tb.TempDir(), name: "box"}
+	b := &boxes{workspace: tb.TempDir(), name: "box", state: sandbox.Sandbox{ID: "sbx_alice", Name: "box", Status: sandbox.Idle}}
 	b.agent = agent.New(agent.Config{Workspace: b.workspace, HangupGrace: 1e9})
 	host, inside := net.Pipe()
 	served := make(chan struct{})
@@ -65,6 +73,32 @@ func (b *boxes) setName(name string) {
 	b.name = name
 }
 
+// asleep makes the sandbox one that is not up. Whoever uses it calls waking,
+// and it is up when that returns; without waking it refuses.
+func (b *boxes) asleep(state sandbox.Sandbox, waking func(), refusal error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.state, b.waking, b.refusal = state, waking, refusal
+}
+
+// ready waits until the sandbox is up.
+func (b *box) ready(ctx context.Context, ref string) error {
+	if err := b.may(ref); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	waking, refusal := b.waking, b.refusal
+	b.mu.Unlock()
+	if refusal != nil {
+		return refusal
+	}
+	if waking != nil {
+		waking()
+		b.asleep(sandbox.Sandbox{ID: "sbx_alice", Name: "box", Status: sandbox.Idle}, nil, nil)
+	}
+	return ctx.Err()
+}
+
 // loseConn breaks the connection to the guest.
 func (b *boxes) loseConn() {
 	b.mu.Lock()
@@ -85,11 +119,16 @@ func (b *box) may(ref string) error {
 }
 
 func (b *box) Get(_ context.Context, ref string) (sandbox.Sandbox, error) {
-	return sandbox.Sandbox{ID: "sbx_alice", Name: "box", Status: sandbox.Idle}, b.may(ref)
+	if err := b.may(ref); err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state, nil
 }
 
 func (b *box) Start(ctx context.Context, ref string, cmd guest.Command, out guest.Output) (sandbox.Process, error) {
-	if err := b.may(ref); err != nil {
+	if err := b.ready(ctx, ref); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()

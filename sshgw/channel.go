@@ -35,6 +35,14 @@ func (c *conn) channel(sc *gossh.ServerConn, nc gossh.NewChannel, serve func(*co
 		_ = sc.Close()
 		return
 	}
+	if !c.ask() {
+		_ = sc.Close()
+		return
+	}
+	defer c.asked.Add(-1)
+	rec := c.auditChannel(nc)
+	defer rec.end(nil)
+	nc = &meteredOpen{nc, c, rec}
 	if err := c.recheck(c.ctx, sc); err != nil {
 		_ = nc.Reject(gossh.Prohibited, sayError(err))
 		_ = sc.Close()
@@ -49,6 +57,11 @@ func (c *conn) recheck(ctx context.Context, sc *gossh.ServerConn) error {
 	who, ok := principalOf(sc.Permissions)
 	if !ok {
 		return fault.New(fault.Denied, "this connection is not authenticated")
+	}
+	if c.jump != nil {
+		if err := c.jump.outer.recheck(ctx, c.jump.sc); err != nil {
+			return err
+		}
 	}
 	if c.srv.cfg.Recheck == nil {
 		return nil
@@ -71,6 +84,9 @@ func (c *conn) acquire(kind channelKind) (release func(), refusal string) {
 	if kind == forwardChannel {
 		most = c.srv.cfg.Limits.ForwardsPerConnection
 	}
+	if refusal := c.srv.full(); refusal != "" {
+		return nil, refusal
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -79,23 +95,17 @@ func (c *conn) acquire(kind channelKind) (release func(), refusal string) {
 	case c.channels[kind] >= most:
 		return nil, fmt.Sprintf("this connection has %d of these open already; close some or open another connection", most)
 	}
+	if refusal := c.srv.take(c.holder, kind); refusal != "" {
+		return nil, refusal
+	}
 	c.channels[kind]++
 	return func() {
+		c.srv.give(c.holder, kind)
 		c.mu.Lock()
 		c.channels[kind]--
+		c.lastUsed = c.srv.cfg.Now()
 		c.mu.Unlock()
 	}, ""
-}
-
-// globalRequest answers requests that belong to no channel, all of them with
-// no. Remote forwards would have to listen here. no-more-sessions@openssh.com
-// cannot be honoured: the library hands out requests and new channels apart, so
-// it is not known which sessions came before it; it asks for no answer.
-func (c *conn) globalRequest(sc *gossh.ServerConn) bool {
-	if sc != nil {
-		c.watch(sc)
-	}
-	return false
 }
 
 // watch asks the client for signs of life from now on, and closes the
@@ -158,8 +168,18 @@ type door struct {
 	ref     string
 	ops     sandbox.Operations
 	who     keys.Principal
-	session string
+	session string // the named session that is asked for, "" for none
+	account string // the user inside the sandbox, "" for its default
+	id      string // of the sandbox, where it is known
 	user    string // the user name; of foreign origin
+}
+
+// sandbox names where it leads, by id where that is known.
+func (d door) sandbox() string {
+	if d.id != "" {
+		return d.id
+	}
+	return d.ref
 }
 
 // fallback reports whether the control account was reached by a name that may
@@ -179,19 +199,22 @@ func (c *conn) enterDoor(ctx context.Context, sc *gossh.ServerConn) (door, error
 	if !ok {
 		return door{}, fault.New(fault.Denied, "this connection is not authenticated")
 	}
-	t, err := parseUser(sc.User())
+	t, err := c.target(sc.User())
 	if err != nil {
 		return door{}, err
 	}
-	d := door{ref: t.ref, ops: c.srv.cfg.As(who), who: who, session: t.session, user: sc.User()}
-	if t.ref != "" && !t.sure() {
-		_, err := d.ops.Get(ctx, t.ref)
+	d := door{ref: t.ref, ops: c.srv.cfg.As(who), who: who, session: t.session, account: t.account, user: sc.User()}
+	if t.isID {
+		d.id = t.ref
+	} else if t.ref != "" {
+		box, err := d.ops.Get(ctx, t.ref)
 		switch {
-		case fault.Is(err, fault.NotFound):
+		case fault.Is(err, fault.NotFound) && !t.sure():
 			d.ref = ""
-		case err != nil:
+		case err != nil && !fault.Is(err, fault.NotFound):
 			return door{}, err
 		}
+		d.id = box.ID
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

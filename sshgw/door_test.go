@@ -59,12 +59,17 @@ func TestRouting(t *testing.T) {
 		{"bob", "sbx_alice", 255, "", "sandgate: no sandbox \"sbx_alice\"\n"},
 		{"alice", "sbx_gone", 255, "", "sandgate: no sandbox \"sbx_gone\"\n"},
 		{"alice", "sbx_../..", 255, "", "sandgate: user: that is no sandbox id; ids look like sbx_4k2m7qxw3f5z\n"},
-		{"alice", "box+dev", 255, "", "sandgate: user: this gateway keeps no named sessions; leave out \"+dev\"\n"},
+		{"alice", "box+root", 0, "in\n", ""},
+		{"alice", "sbx_alice+~" + me(), 0, "in\n", ""},
+		{"alice", "box+~nobody-there", 255, "", "sandgate: user: there is no user \"nobody-there\" in the sandbox\n"},
+		{"alice", "box+dev", 255, "", "sandgate: a session needs a terminal: ssh -t box+dev@gw; to run a command without one, leave out \"+dev\"\n"},
+		{"alice", "box+", 255, "", "sandgate: user: what follows the + must be a session's name of at most 64 letters, digits, '.', '_' and '-', or +~ and a user of the sandbox\n"},
 		// Admins reach others by id only.
 		{"root", "sbx_alice", 0, "in\n", ""},
 		{"root", "box", 2, "", "unknown command \"echo\"\n"},
 		{"bob", "box", 2, "", "unknown command \"echo\"\n"},
-		{"bob", "box+dev", 255, "", "sandgate: user: this gateway keeps no named sessions; leave out \"+dev\"\n"},
+		{"bob", "box+dev", 255, "", "sandgate: a session needs a terminal: ssh -t box+dev@gw; to run a command without one, leave out \"+dev\"\n"},
+		{"bob", "box+root", 255, "", "sandgate: no sandbox \"box\"\n"},
 	} {
 		t.Run(c.key+" "+c.user, func(t *testing.T) {
 			r := run(t, g.sshAs(c.key, "-n", "-l", c.user, "gw", "echo in"), nil)
@@ -107,8 +112,8 @@ func TestSubsystemRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RequestSubsystem("sftp"); err == nil {
-		t.Error("sftp was accepted")
+	if err := s.RequestSubsystem("netconf"); err == nil {
+		t.Error("netconf was accepted")
 	}
 	if out, err := s.Output("echo still here"); err != nil || string(out) != "still here\n" {
 		t.Errorf("exec after the refusal: %q, %v", out, err)

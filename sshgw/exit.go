@@ -20,12 +20,16 @@ const (
 // Why the context of a connection or a session ended.
 var (
 	errGone     = errors.New("the client is gone")
-	errStopping = errors.New("the gateway is stopping")
+	errStopping = ErrStopping
 )
+
+// ErrStopping is the cause of the end of a command's context when the gateway
+// stops. What is written within the next moments still reaches the client.
+var ErrStopping = errors.New("the gateway is stopping")
 
 // sayError returns the one line that a client reads about err.
 func sayError(err error) string {
-	if errors.Is(err, errStopping) {
+	if _, said := errors.AsType[*fault.Error](err); !said && errors.Is(err, errStopping) {
 		return "sandgate: the gateway is stopping; what runs in the sandbox goes on"
 	}
 	return "sandgate: " + oneLine(fault.From(err).Error())

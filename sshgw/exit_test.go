@@ -17,7 +17,7 @@ import (
 )
 
 // P8: the status is the command's, with and without a terminal.
-func TestExitStatus(t *testing.T) {
+func TestP08ExitStatus(t *testing.T) {
 	g := newGateway(t)
 	plain := filepath.Join(g.boxes.workspace, "plain")
 	if err := os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o644); err != nil {
@@ -40,7 +40,7 @@ func TestExitStatus(t *testing.T) {
 }
 
 // P8: a death by signal is reported as one.
-func TestExitSignal(t *testing.T) {
+func TestP08ExitSignal(t *testing.T) {
 	g := newGateway(t)
 	c := g.dial("box", "alice")
 	for _, name := range []string{"TERM", "KILL", "USR1", "XCPU"} {
@@ -61,7 +61,7 @@ func TestExitSignal(t *testing.T) {
 }
 
 // P8: over and over, no status and no byte is lost.
-func TestExitStatusIsNeverLost(t *testing.T) {
+func TestP08ExitStatusIsNeverLost(t *testing.T) {
 	g := newGateway(t)
 	rounds := 200
 	if testing.Short() {
@@ -90,7 +90,7 @@ func TestExitStatusIsNeverLost(t *testing.T) {
 }
 
 // A status that is not known is never 0, and there is a reason.
-func TestExitUnknown(t *testing.T) {
+func TestP08ExitUnknown(t *testing.T) {
 	g := newGateway(t)
 	cmd := g.ssh("-tt", "box@gw", "echo up; exec sleep 1000")
 	out, errs := new(syncBuffer), new(syncBuffer)
@@ -111,7 +111,7 @@ func TestExitUnknown(t *testing.T) {
 }
 
 // Trick 4: all data, then the status, then EOF, then CLOSE.
-func TestOrderOfTheEnd(t *testing.T) {
+func TestP08OrderOfTheEnd(t *testing.T) {
 	g := newGateway(t)
 	c := g.dial("box", "alice")
 	ch, requests, err := c.OpenChannel("session", nil)
@@ -143,7 +143,7 @@ func TestOrderOfTheEnd(t *testing.T) {
 
 // P9: a client whose output is closed ends the command, because it says so to
 // a server that calls itself OpenSSH.
-func TestClosedOutputEndsTheCommand(t *testing.T) {
+func TestP09ClosedOutputEndsTheCommand(t *testing.T) {
 	g := newGateway(t)
 	for _, dest := range [][]string{{"box@gw", "yes"}, {"gw", "flood"}} {
 		for _, n := range []string{"-n", "-T"} {
@@ -174,7 +174,7 @@ func TestClosedOutputEndsTheCommand(t *testing.T) {
 }
 
 // P10: standard input.
-func TestStandardInput(t *testing.T) {
+func TestP10StandardInput(t *testing.T) {
 	g := newGateway(t)
 	t.Run("open input holds nothing back", func(t *testing.T) {
 		cmd := g.ssh("box@gw", "true")
@@ -212,7 +212,7 @@ func TestStandardInput(t *testing.T) {
 
 // P27: a command that is too long for the kernel says so; one that is too long
 // for the protocol costs its connection and nothing else.
-func TestLongCommand(t *testing.T) {
+func TestP27LongCommand(t *testing.T) {
 	g := newGateway(t)
 	for _, n := range []int{140_000, 1 << 20} {
 		s, err := g.dial("box", "alice").NewSession()
@@ -231,7 +231,7 @@ func TestLongCommand(t *testing.T) {
 
 // P25: without a terminal the session lasts as long as somebody holds the
 // output, with one it ends with the shell. As sshd does it.
-func TestBackgroundChild(t *testing.T) {
+func TestP25BackgroundChild(t *testing.T) {
 	g := newGateway(t)
 	fifo := filepath.Join(g.boxes.workspace, "gate")
 	mkfifo(t, fifo)

@@ -26,7 +26,7 @@ func (netClosed) Is(target error) bool { return target == net.ErrClosed }
 
 // P7: floods of requests of one channel, or of none, leave the other channels
 // of the connection alone.
-func TestFloods(t *testing.T) {
+func TestP07Floods(t *testing.T) {
 	window := gossh.Marshal(struct{ Cols, Rows, W, H uint32 }{100, 40, 0, 0})
 	signal := gossh.Marshal(struct{ S string }{"USR1"})
 	env := gossh.Marshal(struct{ N, V string }{"LC_X", strings.Repeat("x", 1000)})
@@ -176,7 +176,7 @@ func TestChannelLimits(t *testing.T) {
 func TestUnknownChannel(t *testing.T) {
 	g := newGateway(t)
 	c := g.dial("box", "alice")
-	for _, name := range []string{"x11", "forwarded-tcpip", "auth-agent@openssh.com", "direct-streamlocal@openssh.com", "tun@openssh.com", ""} {
+	for _, name := range []string{"x11", "forwarded-tcpip", "auth-agent@openssh.com", "forwarded-streamlocal@openssh.com", "tun@openssh.com", ""} {
 		_, _, err := c.OpenChannel(name, nil)
 		if e, ok := errors.AsType[*gossh.OpenChannelError](err); !ok || e.Reason != gossh.UnknownChannelType {
 			t.Errorf("%q: %v", name, err)

@@ -15,7 +15,10 @@ import (
 )
 
 func FuzzUser(f *testing.F) {
-	for _, s := range []string{"", "root", "sbx_4k2m7qxw3f5z", "sbx_", "sbx_A", "box+dev", "box+", "+", "a\x1b", "DOM\\user", "sbx_a+b+c", "-x", "a.b-c_d", "sbx_a/../b"} {
+	for _, s := range []string{
+		"", "root", "sbx_4k2m7qxw3f5z", "sbx_", "sbx_A", "box+dev", "box+", "+", "a\x1b", "DOM\\user", "sbx_a+b+c", "-x", "a.b-c_d", "sbx_a/../b",
+		"box+root", "box+~postgres", "box+~postgres+build", "box+build+root", "box+~root+root", "box+~", "box+~+x", "box+~_apt", "box+~~x", "~x", "box+~1000",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, user string) {
@@ -27,25 +30,75 @@ func FuzzUser(f *testing.F) {
 			if got != (target{}) {
 				t.Errorf("%q: error and %+v", user, got)
 			}
+			if utf8.RuneCountInString(err.Error()) > 300 {
+				t.Errorf("%q: %v", user, err)
+			}
 			return
 		}
 		if got.ref == "" {
-			if got.isID || got.session != "" || strings.HasPrefix(user, idPrefix) {
+			if got != (target{}) || strings.HasPrefix(user, idPrefix) {
 				t.Errorf("%q: %+v", user, got)
 			}
 			return
 		}
-		again := got.ref
+		// The name is what its parts make, in one of their orders.
+		session, account := "", "~"+got.account
 		if got.session != "" {
-			again += "+" + got.session
+			session = "+" + got.session
 		}
-		if again != user || got.isID != strings.HasPrefix(user, idPrefix) || len(got.ref) > len(idPrefix)+maxRef {
+		switch got.account {
+		case "":
+			account = ""
+		default:
+			account = "+" + account
+		}
+		short := strings.Replace(account, "+~root", "+root", 1)
+		if !slices.Contains([]string{session + account, account + session, session + short, short + session}, strings.TrimPrefix(user, got.ref)) {
 			t.Errorf("%q: %+v", user, got)
 		}
-		if strings.ContainsAny(user, " \t\n/\\;|&$`'\"<>*?[]{}()!#~\x00") || strings.HasPrefix(user, "-") || strings.HasPrefix(user, ".") {
+		if got.isID != strings.HasPrefix(user, idPrefix) || len(got.ref) > len(idPrefix)+maxRef || len(got.account) > maxAccount || got.session == rootUser {
+			t.Errorf("%q: %+v", user, got)
+		}
+		if strings.ContainsAny(user, " \t\n/\\;|&$`'\"<>*?[]{}()!#\x00") || strings.HasPrefix(user, "-") || strings.HasPrefix(user, ".") {
 			t.Errorf("%q was taken", user)
 		}
 	})
+}
+
+// The grammar, part by part.
+func TestUser(t *testing.T) {
+	for user, want := range map[string]target{
+		"gw":                                 {ref: "gw"},
+		"DOM\\user":                          {},
+		"a b+c":                              {},
+		"sbx_4k2m":                           {ref: "sbx_4k2m", isID: true},
+		"box+dev":                            {ref: "box", session: "dev"},
+		"box+root":                           {ref: "box", account: "root"},
+		"box+~root":                          {ref: "box", account: "root"},
+		"box+Root":                           {ref: "box", session: "Root"},
+		"box+~postgres":                      {ref: "box", account: "postgres"},
+		"box+~1000":                          {ref: "box", account: "1000"},
+		"box+~_apt":                          {ref: "box", account: "_apt"},
+		"sbx_a+~postgres+build":              {ref: "sbx_a", isID: true, account: "postgres", session: "build"},
+		"sbx_a+build+~postgres":              {ref: "sbx_a", isID: true, account: "postgres", session: "build"},
+		"box+build+root":                     {ref: "box", account: "root", session: "build"},
+		"root":                               {ref: "root"},
+		"root+root":                          {ref: "root", account: "root"},
+		"box+ses_4k2m7qa3bc5d":               {ref: "box", session: "ses_4k2m7qa3bc5d"},
+		"box+" + strings.Repeat("x", maxRef): {ref: "box", session: strings.Repeat("x", maxRef)},
+	} {
+		if got, err := parseUser(user); err != nil || got != want {
+			t.Errorf("%q: %+v, %v; want %+v", user, got, err, want)
+		}
+	}
+	for _, user := range []string{
+		"sbx_", "sbx_A", "sbx_../x", "box+", "box++", "box+a+", "box+~", "box+~~a", "box+a+b", "box+root+~postgres", "box+root+root",
+		"box+~a+~a", "box+-a", "box+.a", "box+a b", "box+~__a", "box+~-a", "box+~" + strings.Repeat("x", maxAccount+1), "box+" + strings.Repeat("x", maxRef+1),
+	} {
+		if got, err := parseUser(user); err == nil || got != (target{}) {
+			t.Errorf("%q was taken as %+v, %v", user, got, err)
+		}
+	}
 }
 
 func FuzzSplitCommand(f *testing.F) {

@@ -3,6 +3,7 @@ package sshgw
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -31,6 +32,7 @@ func (s *session) run(kind, command string) {
 	if s.refused() {
 		return
 	}
+	s.tellNow()
 	began := s.c.srv.cfg.Now()
 	d, err := s.c.enterDoor(s.ctx, s.sc)
 	where := d.ref
@@ -39,15 +41,22 @@ func (s *session) run(kind, command string) {
 	}
 	log := s.log.With("principal", d.who.ID, "where", where, "kind", kind, "tty", s.tty != nil)
 	log.Info("ssh session started")
+	s.begins(d, kind, command, err)
 
 	var exit guest.Exit
-	if err != nil {
+	switch {
+	case err != nil:
 		exit.Code = exitNotStarted
-	} else {
+	case !utf8.ValidString(command):
+		exit.Code, err = exitNotStarted, fault.New(fault.Invalid, "the command is not valid UTF-8")
+	case s.lasts(d, kind):
+		exit, err = s.attach(d, command)
+	default:
 		exit, err = s.process(d, kind, command)
 	}
 	if err != nil {
 		s.say(sayError(err))
+		recordOf(s.ch).because(err)
 	}
 	_ = sendExit(s.ch, exit)
 	attrs := []any{
@@ -80,20 +89,17 @@ func (s *session) refused() bool {
 
 // process starts what was asked for and takes it to its end.
 func (s *session) process(d door, kind, command string) (guest.Exit, error) {
-	p, err := s.launch(d, kind, command)
+	start := s.startInside
+	if d.ref == "" {
+		start = s.startHere
+	}
+	p, stop, err := start(d, kind, command)
 	if err != nil {
 		return guest.Exit{Code: exitNotStarted}, err
 	}
+	defer stop()
 	defer func() { _ = p.Close() }()
-	s.mu.Lock()
-	s.proc = p
-	s.steer()
-	s.mu.Unlock()
-	s.spawn("standard input", func() { s.copyInput(p) })
-	exit, err := p.Wait(s.ctx)
-	s.mu.Lock()
-	s.proc, s.ended = nil, true
-	s.mu.Unlock()
+	exit, err := s.drive(p)
 	switch {
 	case err == nil:
 		return exit, nil
@@ -107,24 +113,54 @@ func (s *session) process(d door, kind, command string) (guest.Exit, error) {
 	return guest.Exit{Code: exitUnknown}, err
 }
 
-// launch starts the process of the session: in the sandbox, or a command of
-// the command tree.
-func (s *session) launch(d door, kind, command string) (sandbox.Process, error) {
-	switch {
-	case d.session != "":
-		return nil, fault.InvalidField("user", "this gateway keeps no named sessions; leave out \"+%s\"", d.session)
-	case !utf8.ValidString(command):
-		return nil, fault.New(fault.Invalid, "the command is not valid UTF-8")
-	case d.ref != "":
-		return d.ops.Start(s.ctx, d.ref, guest.Command{
-			Label: "ssh " + kind, Script: command, Env: s.env.vars, TTY: s.terminal(),
-		}, guest.Output{Stdout: s.stdout, Stderr: s.stderr})
-	}
+// drive lets what the client sends reach the process, until that has ended or
+// there is no waiting for it.
+func (s *session) drive(p sandbox.Process) (guest.Exit, error) {
+	s.mu.Lock()
+	s.proc = p
+	s.steer()
+	s.mu.Unlock()
+	s.spawn("standard input", func() { s.copyInput(p) })
+	exit, err := p.Wait(s.ctx)
+	s.mu.Lock()
+	s.proc, s.ended = nil, true
+	s.mu.Unlock()
+	return exit, err
+}
+
+// startHere starts a command of the command tree.
+func (s *session) startHere(d door, _, command string) (sandbox.Process, func(), error) {
 	args, err := splitCommand(command)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return s.startCommand(d, args), nil
+	return s.startCommand(d, args), func() {}, nil
+}
+
+// startInside starts a process in the sandbox, which ends with its client. The
+// caller calls stop when it has ended.
+func (s *session) startInside(d door, kind, command string) (p sandbox.Process, stop func(), err error) {
+	up, told := s.wake(d)
+	out := guest.Output{Stdout: s.stdout, Stderr: s.stderr}
+	var sc *screen
+	if told { // the line that was begun ends before anything is shown
+		sc = &screen{s: s, said: true, before: func() { up(true) }}
+		out.Stdout = sc
+	}
+	agent, stop := s.forwardAgent(d, "")
+	p, err = d.ops.Start(s.ctx, d.ref, guest.Command{
+		Label: "ssh " + kind, Script: command, User: d.account, Env: slices.Concat(s.env.vars, agent), TTY: s.terminal(),
+	}, out)
+	switch {
+	case err != nil:
+		up(false)
+		stop()
+	case sc != nil:
+		sc.draw()
+	default:
+		up(true)
+	}
+	return p, stop, err
 }
 
 // terminal returns the terminal to start with: the size is the last one that
@@ -197,9 +233,7 @@ func (s *session) leave() {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	delete(s.c.sessions, s)
-	if s.c.idle != nil && len(s.c.sessions) == 0 {
-		close(s.c.idle)
-	}
+	s.c.settled()
 }
 
 // runAPI serves one connection of the HTTP API on the channel.
@@ -218,6 +252,7 @@ func (s *session) runAPI() {
 		return
 	}
 	s.log.Debug("ssh api connection", "principal", who.ID)
+	s.begins(door{}, "api", "", nil)
 	s.c.srv.cfg.API(s.ctx, who, conn)
 }
 

@@ -36,11 +36,14 @@ type session struct {
 
 	// Of the request loop; fixed once started.
 	env     environment
+	wants   wants
 	tty     *guest.TTY
+	agent   bool // the client offers its ssh agent
 	started bool
 
 	mu       sync.Mutex
 	proc     sandbox.Process // nil before the start and after the end
+	view     *view           // proc, where that is a session that outlives this one
 	ended    bool
 	resized  *guest.Size // not delivered yet; only the last counts
 	signals  []string    // not delivered yet
@@ -99,7 +102,7 @@ func (s *session) request(r *gossh.Request) (ok bool, run func()) {
 		return true, nil
 	case "env":
 		name, value, err := parseEnv(r.Payload)
-		return err == nil && !s.started && s.env.set(name, value), nil
+		return err == nil && !s.started && (s.wants.set(name, value) || s.env.set(name, value)), nil
 	case "window-change":
 		size, err := parseWindow(r.Payload)
 		return err == nil && s.resize(size), nil
@@ -108,10 +111,12 @@ func (s *session) request(r *gossh.Request) (ok bool, run func()) {
 		return err == nil && signalNames[name] && s.signal(name), nil
 	case "eow@openssh.com":
 		return s.outputClosed(), nil
+	case "auth-agent-req@openssh.com":
+		return s.askAgent(), nil
 	case "shell", "exec", "subsystem":
 		return s.start(r)
 	}
-	// x11-req, auth-agent-req@openssh.com and break among others.
+	// x11-req and break among others.
 	return false, nil
 }
 
@@ -129,10 +134,10 @@ func (s *session) start(r *gossh.Request) (bool, func()) {
 	}
 	var run func()
 	switch {
-	case r.Type == "subsystem" && arg == APISubsystem:
-		run = s.runAPI
 	case r.Type == "subsystem":
-		return false, nil
+		if run = s.subsystem(arg); run == nil {
+			return false, nil
+		}
 	default:
 		kind := r.Type
 		run = func() { s.run(kind, arg) }
@@ -209,6 +214,50 @@ func (s *session) deliver() bool {
 		_ = proc.CloseOutput(s.ctx)
 	}
 	return true
+}
+
+// drain is told that the gateway stops. A session that outlives its clients is
+// left at once: its user loses nothing, and the next gateway has it. Others are
+// told, and may end in their own time.
+func (s *session) drain(line string) {
+	s.mu.Lock()
+	leave := s.view != nil
+	s.mu.Unlock()
+	if leave {
+		s.end(errStopping)
+		return
+	}
+	if !s.stopCommand(false) {
+		s.notify(line)
+	}
+}
+
+// stopCommand tells a command of the command tree that the gateway is stopping,
+// and reports whether it was told. One that draws the screen is told at once,
+// to have the time to leave the terminal as it was; another one may use the
+// time that is left to come to its end.
+func (s *session) stopCommand(late bool) bool {
+	s.mu.Lock()
+	p, ok := s.proc.(*command)
+	s.mu.Unlock()
+	if !ok || !late && !p.draws() {
+		return false
+	}
+	p.stop()
+	return true
+}
+
+// setView notes that the session shows one that outlives it, or no more.
+func (s *session) setView(v *view) {
+	s.mu.Lock()
+	s.view = v
+	s.mu.Unlock()
+	s.c.mu.Lock()
+	stopping := s.c.stopping
+	s.c.mu.Unlock()
+	if v != nil && stopping { // it was told before it could know
+		s.end(errStopping)
+	}
 }
 
 // notify tells the client something on standard error without waiting for it.

@@ -29,7 +29,7 @@ func bulk() int {
 }
 
 // P12: what goes through a pipe comes out as it was, both ways.
-func TestBinaryClean(t *testing.T) {
+func TestP12BinaryClean(t *testing.T) {
 	g := newGateway(t)
 	data := noise(bulk())
 	sum := sha256.Sum256(data)
@@ -46,7 +46,7 @@ func TestBinaryClean(t *testing.T) {
 }
 
 // P12: standard output and standard error stay apart.
-func TestStreamsApart(t *testing.T) {
+func TestP12StreamsApart(t *testing.T) {
 	g := newGateway(t)
 	r := run(t, g.ssh("-n", "box@gw", "i=0; while [ $i -lt 300 ]; do head -c 10000 /dev/zero | tr '\\0' o; head -c 10000 /dev/zero | tr '\\0' e >&2; i=$((i+1)); done"), nil)
 	if r.status != 0 || r.stdout != strings.Repeat("o", 3e6) || r.stderr != strings.Repeat("e", 3e6) {
@@ -107,7 +107,7 @@ func TestRekey(t *testing.T) {
 }
 
 // P16: what may be set is, and nothing else.
-func TestEnvironment(t *testing.T) {
+func TestP16Environment(t *testing.T) {
 	g := newGateway(t)
 	r := run(t, g.ssh("-n", "-o", "SetEnv=LC_X=eins LANG=zwei LD_PRELOAD=/x BASH_ENV=/x FOO=bar PATH=/x COLORTERM=truecolor", "box@gw", "env"), nil)
 	for want, there := range map[string]bool{

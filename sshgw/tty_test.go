@@ -35,7 +35,7 @@ func onTerminal(t *testing.T, cmd *exec.Cmd, rows, cols uint16) (*os.File, *sync
 
 // P18: the last size counts, also when it comes before the command, after it,
 // or by the hundred, and no size is none.
-func TestResize(t *testing.T) {
+func TestP18Resize(t *testing.T) {
 	g := newGateway(t)
 	s, err := g.dial("box", "alice").NewSession()
 	if err != nil {
@@ -83,7 +83,7 @@ func TestResize(t *testing.T) {
 
 // P18, P23 with the OpenSSH client on a terminal: its size, a resize, Ctrl-C,
 // Ctrl-D and the modes of the terminal.
-func TestTerminal(t *testing.T) {
+func TestP23Terminal(t *testing.T) {
 	g := newGateway(t)
 	f, out := onTerminal(t, g.ssh("-t", "box@gw", "exec sh"), 33, 111)
 	typed := func(line string) {
@@ -113,7 +113,7 @@ func TestTerminal(t *testing.T) {
 }
 
 // P23: signals that the client sends reach a command without a terminal.
-func TestSignals(t *testing.T) {
+func TestP23Signals(t *testing.T) {
 	g := newGateway(t)
 	for _, name := range []gossh.Signal{gossh.SIGINT, gossh.SIGTERM, gossh.SIGUSR1} {
 		s, err := g.dial("box", "alice").NewSession()
@@ -162,7 +162,7 @@ func TestSignals(t *testing.T) {
 }
 
 // P24: the end of the input of a terminal is its end-of-file character.
-func TestTerminalInputEnd(t *testing.T) {
+func TestP24TerminalInputEnd(t *testing.T) {
 	g := newGateway(t)
 	r := run(t, g.ssh("-tt", "box@gw"), strings.NewReader("stty -echo; echo hi; exit 4\n"))
 	if r.status != 4 || !strings.Contains(r.stdout, "hi\r\n") {

@@ -46,7 +46,7 @@ func alive(pid int) bool {
 
 // P11: when the client is gone its processes are hung up, with and without a
 // terminal, however it went; what called setsid lives on.
-func TestVanishedClient(t *testing.T) {
+func TestP11VanishedClient(t *testing.T) {
 	g := newGateway(t)
 	for _, opts := range [][]string{{"-tt"}, {"-T"}} {
 		for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
@@ -79,7 +79,7 @@ func TestVanishedClient(t *testing.T) {
 
 // P11: connections that end at any moment leave nothing behind. The harness
 // counts the goroutines.
-func TestManyVanish(t *testing.T) {
+func TestP11ManyVanish(t *testing.T) {
 	g := newGateway(t)
 	for i := range 30 {
 		c := g.dial("box", "alice")
