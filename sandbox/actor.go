@@ -150,6 +150,9 @@ type Operations interface {
 	FileOperations
 	SnapshotOperations
 	EventOperations
+	SessionOperations
+	RecordingOperations
+	SocketOperations
 	ServerOperations
 }
 

@@ -46,6 +46,16 @@ type Config struct {
 	// sandbox is kept, the newest first (default 256 MiB).
 	OutputRetention  time.Duration
 	OutputPerSandbox int64
+	// Record says which sessions are recorded (default RecordOptIn), and
+	// RecordInput whether what is typed may be, for those who ask for it.
+	Record      RecordPolicy
+	RecordInput bool
+	// RecordingsDir keeps recordings; default: the folder "recordings" beside
+	// OutputDir. A recording is kept for RecordingsKeep after its end (default
+	// 30 days), and of all together RecordingsMax, the newest (default 5 GiB).
+	RecordingsDir  string
+	RecordingsKeep time.Duration
+	RecordingsMax  int64
 	// MaxQueued bounds the executions that wait in one sandbox; default 32.
 	MaxQueued int
 	// MaxJobs bounds the jobs that run in one sandbox; default 64.
@@ -60,6 +70,14 @@ type Config struct {
 	// AttendGrace is how long an attended command goes on while nobody attends
 	// it; default 15s.
 	AttendGrace time.Duration
+	// SessionKeep is how long a session goes on while nobody controls it;
+	// default 24h, and without an end when it is negative. It is one value for
+	// all: whether a session has a name of its own says nothing of what runs in
+	// it.
+	SessionKeep time.Duration
+	// MaxSessions bounds the live sessions of one sandbox (default 64), and
+	// MaxViewers the clients of one session (default 32).
+	MaxSessions, MaxViewers int
 	// DiskFloor is how many bytes of the disk that holds LayersDir stay free:
 	// with less, nothing new is made. 0 is none.
 	DiskFloor int64
@@ -71,7 +89,7 @@ type Config struct {
 	// Audit reads the audit log, and Reload has the server read its files anew;
 	// nil: there is none.
 	Audit  AuditReader
-	Reload func(ctx context.Context) (Reload, error)
+	Reload func(ctx context.Context, by string) (Reload, error)
 	// Warm is what is kept ready for whoever creates a sandbox; see KeepWarm.
 	Warm []Warm
 	// StopGrace is how long processes have to end when a sandbox is deleted.
@@ -116,6 +134,11 @@ type Engine struct {
 	// unsavedJobs are those of jobs.
 	unsavedJobs map[string]func(*Job)
 
+	sessions sessionTable
+	recorder sessionRecorder // nil records nothing
+
+	recordings *recordings
+
 	hub *hub // events for those who subscribe
 }
 
@@ -142,6 +165,21 @@ func NewEngine(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.OutputPerSandbox == 0 {
 		cfg.OutputPerSandbox = 256 << 20
 	}
+	if cfg.Record == "" {
+		cfg.Record = RecordOptIn
+	}
+	if !cfg.Record.Valid() {
+		return nil, fault.InvalidField("record", "%q is not a policy: use %s, %s or %s", cfg.Record, RecordNever, RecordOptIn, RecordAlways)
+	}
+	if cfg.RecordingsDir == "" {
+		cfg.RecordingsDir = filepath.Join(filepath.Dir(cfg.OutputDir), "recordings")
+	}
+	if cfg.RecordingsKeep == 0 {
+		cfg.RecordingsKeep = 30 * 24 * time.Hour
+	}
+	if cfg.RecordingsMax == 0 {
+		cfg.RecordingsMax = 5 << 30
+	}
 	if cfg.MaxQueued == 0 {
 		cfg.MaxQueued = 32
 	}
@@ -153,6 +191,15 @@ func NewEngine(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	if cfg.AttendGrace == 0 {
 		cfg.AttendGrace = 15 * time.Second
+	}
+	if cfg.SessionKeep == 0 {
+		cfg.SessionKeep = 24 * time.Hour
+	}
+	if cfg.MaxSessions == 0 {
+		cfg.MaxSessions = 64
+	}
+	if cfg.MaxViewers == 0 {
+		cfg.MaxViewers = 32
 	}
 	if cfg.MaxPerMember == 0 {
 		cfg.MaxPerMember = 100
@@ -194,6 +241,10 @@ func NewEngine(ctx context.Context, cfg Config) (*Engine, error) {
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	e.conns = newConnPool(cfg.Driver)
 	e.hub = newHub(e)
+	if e.recordings, err = newRecordings(e); err != nil {
+		return nil, err
+	}
+	e.recorder = e.recordings
 	return e, nil
 }
 
@@ -226,6 +277,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	every(sampleEvery, e.Sample)
 	every(keepAll, e.trimSamples)
 	every(trimEvery, e.TrimOutput)
+	every(trimEvery, e.TrimRecordings)
 	work.Go(func() { e.KeepWarm(ctx) })
 	return nil
 }

@@ -128,7 +128,7 @@ func (e *Engine) afterExecution(x Execution) {
 }
 
 // endExecutions records the end of what was under way in a sandbox that is no
-// more: executions, queued ones and jobs.
+// more: executions, queued ones, jobs and sessions.
 func (e *Engine) endExecutions(ctx context.Context, sandboxID, why string, as ExecutionStatus) {
 	e.dropQueue(sandboxID)
 	open, err := e.cfg.Store.OpenExecutions(ctx)
@@ -149,4 +149,5 @@ func (e *Engine) endExecutions(ctx context.Context, sandboxID, why string, as Ex
 		status = JobCancelled
 	}
 	e.endJobs(ctx, sandboxID, why, status)
+	e.endSessions(ctx, sandboxID, why)
 }

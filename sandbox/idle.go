@@ -128,9 +128,10 @@ const (
 	reapers  = 4
 )
 
-// Reap ends the sandboxes whose idle or paused timeout has passed. Run does so
-// every few seconds.
+// Reap ends the sandboxes whose idle or paused timeout has passed, and the
+// sessions that nobody has come back to. Run does so every few seconds.
 func (e *Engine) Reap(ctx context.Context) {
+	e.expireSessions()
 	due, err := e.cfg.Store.Due(ctx, e.cfg.Driver.Name(), e.cfg.Now(), dueBatch)
 	if err != nil {
 		e.cfg.Log.Warn("list what is due", "err", err)

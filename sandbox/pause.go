@@ -98,7 +98,9 @@ func (e *Engine) pause(ctx context.Context, id, by, why string) (Sandbox, error)
 		}
 		return was, err
 	}
-	if !memory {
+	if memory {
+		e.sleepSessions(id)
+	} else {
 		e.endExecutions(ctx, id, "the sandbox was paused", ExecFailed)
 	}
 	return s, nil

@@ -19,6 +19,7 @@ type Reconciliation struct {
 	Elsewhere  int      // of another engine, left alone
 	Executions int      // commands that run on
 	Jobs       int      // jobs that run on
+	Sessions   int      // sessions that go on
 	Leftovers  []string // cleaned from the host, a line each
 
 	silent map[string]bool // sandboxes that run and did not answer
@@ -71,7 +72,9 @@ func (e *Engine) Reconcile(ctx context.Context) (Reconciliation, error) {
 		r.Removed++
 	}
 	e.reconcileExecutions(ctx, &r)
+	e.reconcileSessions(ctx, &r)
 	e.reconcileOneshots(ctx)
+	e.recordings.reconcile(ctx)
 	if err := e.reconcileLayers(ctx); err != nil {
 		e.cfg.Log.Error("reconcile saved layers", "err", err)
 	}

@@ -130,6 +130,7 @@ func (e *Engine) markUp(ctx context.Context, s *Sandbox, by string, data map[str
 	}
 	e.touch(s.ID)
 	e.watch(s.ID)
+	e.wakeSessions(s.ID)
 	return up, nil
 }
 

@@ -2,8 +2,11 @@ package sandbox
 
 import (
 	"context"
+	"regexp"
+	"strings"
 	"time"
 
+	"github.com/sandgate/sandgate/sandbox/fault"
 	"github.com/sandgate/sandgate/sandbox/guest"
 )
 
@@ -39,7 +42,8 @@ type Session struct {
 	// ActiveAt is when a byte last went in or out, as far as this server
 	// knows; it is not recorded with every byte.
 	ActiveAt time.Time
-	// EndsAt is when a detached session will be ended; zero: not by the clock.
+	// EndsAt is when a detached session will be ended; zero: not by the clock,
+	// which stands still while its sandbox is paused. It is not recorded.
 	EndsAt time.Time
 	// Viewers are who is there now. They are not recorded.
 	Viewers []Viewer
@@ -53,6 +57,10 @@ const (
 	ViewControl ViewMode = "control" // types, and decides on the size
 	ViewWatch   ViewMode = "watch"   // reads only
 )
+
+// ErrDetached is what Wait of a client returns, wrapped, when that client was
+// detached and the session goes on without it.
+var ErrDetached error = fault.New(fault.Cancelled, "detached; the session goes on")
 
 // Viewer is one client of a session.
 type Viewer struct {
@@ -111,6 +119,21 @@ type SessionProcess interface {
 	Kill(ctx context.Context) error
 }
 
+var sessionNameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// ValidateSessionName checks the name of a session. "root" is the user of that
+// name where sessions are named behind a sandbox, and what looks like an id is
+// one.
+func ValidateSessionName(name string) error {
+	switch {
+	case !sessionNameRule.MatchString(name):
+		return fault.InvalidField("name", "%q is not the name of a session: use 1 to 64 letters, digits, dots, hyphens and underscores, starting with a letter or a digit", clip(name, 64))
+	case name == "root" || strings.HasPrefix(name, prefixSession+"_"):
+		return fault.InvalidField("name", "a session cannot be called %q; choose another name", clip(name, 64))
+	}
+	return nil
+}
+
 // SessionStore keeps sessions. It works as Store does.
 type SessionStore interface {
 	// CreateSession records a session with its events. Exists with Field
@@ -131,14 +154,16 @@ type SessionFilter struct {
 }
 
 // SessionOperations are what an Actor can do with sessions. name is the name
-// of a live session of the sandbox, or the id of any.
+// of a live session of the sandbox, or the id of any; with an id ref may be
+// empty.
 type SessionOperations interface {
 	// OpenSession attaches to a session or starts it. What the terminal shows
 	// is drawn on out first, then follows what the session prints. It waits
 	// for a sandbox that is being created and resumes a paused one.
 	OpenSession(ctx context.Context, ref string, r SessionRequest, out guest.Output) (SessionProcess, error)
 	// Sessions returns the live sessions of a sandbox, or of all sandboxes the
-	// actor may see when ref is empty; with ended ones if all is true.
+	// actor may see when ref is empty; with ended ones if all is true, the
+	// newest first, at most a thousand.
 	Sessions(ctx context.Context, ref string, all bool) ([]Session, error)
 	Session(ctx context.Context, ref, name string) (Session, error)
 	RenameSession(ctx context.Context, ref, name, to string) (Session, error)

@@ -48,8 +48,10 @@ type Store interface {
 	EventStore
 	JobStore
 	KeyStore
+	RecordingStore
 	MemberStore
 	InviteStore
+	SessionStore
 	SnapshotStore
 	UsageStore
 
