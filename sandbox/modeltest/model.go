@@ -190,7 +190,11 @@ func (r *run) adoptUnknown() {
 		if r.model.boxes[s.ID] != nil {
 			continue
 		}
-		if s.Status != sandbox.Failed { // one that could not be made leaves a record that says why
+		switch {
+		case s.Status == sandbox.Failed: // one that could not be made leaves a record that says why
+		case r.refused && !s.Status.Up(): // the same, and there was no room yet to say so
+		default:
+			r.note("   %s is %s", s.ID, s.Status)
 			more++
 		}
 		if err := r.actor().Delete(r.ctx(), s.ID); err != nil && !r.gate.died() {
@@ -286,12 +290,15 @@ func (r *run) checkEvents(id string) {
 
 func (r *run) checkCommand(c command) {
 	x, err := r.actor().Execution(r.ctx(), c.id, 0)
+	if r.gate.died() {
+		return
+	}
 	if err != nil || x.ExitCode == nil || *x.ExitCode != c.exit {
 		r.t.Errorf("execution %s, answered with exit code %d, is now %+v, %v", c.id, c.exit, x, err)
 		return
 	}
 	var out strings.Builder
-	if err := r.actor().Output(r.ctx(), c.id, sandbox.Stdout, &out); err != nil || out.String() != c.output {
+	if err := r.actor().Output(r.ctx(), c.id, sandbox.Stdout, &out); !r.gate.died() && (err != nil || out.String() != c.output) {
 		r.t.Errorf("output of %s is %q, %v; it was %q", c.id, out.String(), err, c.output)
 	}
 }
@@ -318,6 +325,8 @@ func (r *run) checkFile(b *box, name string) {
 		return
 	}
 	switch {
+	case r.noRoom(err): // to wake it
+		b.perhapsWoken()
 	case err != nil:
 		r.t.Errorf("read %s of %s: %v", name, b.id, withCause(err))
 	case !b.files[name][got]:

@@ -48,8 +48,10 @@ type Harness struct {
 	// Freeze stops a running sandbox without ending it, as SIGSTOP does. Nil
 	// leaves that out.
 	Freeze func(t *testing.T, id string) (thaw func())
-	// Full makes the driver's disk full until free is called. Nil leaves that
-	// out.
+	// Dir, when not empty, is where the server keeps its state, and Full fills
+	// the disk that it lies on until free is called. Without Full the disk has
+	// always room.
+	Dir  string
 	Full func(t *testing.T) (free func())
 	// Leaks returns what the host holds of sandboxes that are not in live. Nil
 	// leaves that out.
@@ -79,6 +81,10 @@ type run struct {
 
 	model model
 	step  int
+	// diskFull: the disk has no room now; refused: something was, for that.
+	diskFull, refused bool
+	halfDeleted       *box // its delete was
+
 	log   []string // the last steps, for whoever has to understand a failure
 	said  tail     // what the server has logged
 	count map[string]int
@@ -98,7 +104,7 @@ func Run(t *testing.T, h Harness) {
 		seed = n
 	}
 	// The state lies below a short path: sockets live there.
-	dir, err := os.MkdirTemp("", "sgm")
+	dir, err := os.MkdirTemp(h.Dir, "sgm")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,11 +94,18 @@ func (r *run) answered(what string, err error, perhaps func()) bool {
 	case r.gate.died():
 		r.note("   died in it (%v)", err)
 		perhaps()
+	case r.noRoom(err):
+		if !slices.Contains(makes, what) { // what was to be made is not there
+			perhaps()
+		}
 	default:
-		r.t.Errorf("step %d: %s: %v", r.step, what, withCause(err))
+		r.t.Errorf("step %d: %s: %s: %v", r.step, what, fault.CodeOf(err), withCause(err))
 	}
 	return false
 }
+
+// makes are the operations that make something, or nothing.
+var makes = []string{"create", "snapshot", "checkpoint", "fork"}
 
 func (r *run) create() {
 	req := sandbox.CreateRequest{}
@@ -130,6 +137,8 @@ func (r *run) delete() {
 		if err := r.actor().Delete(r.ctx(), b.id); err != nil && !r.gate.died() {
 			r.t.Errorf("delete again: %v", err)
 		}
+	} else if r.refused {
+		r.halfDeleted = b
 	}
 }
 
@@ -189,6 +198,9 @@ func (r *run) execute() {
 			r.t.Errorf("execution %+v, want exit code %d", x, exit)
 		}
 		return
+	}
+	if r.diskFull {
+		return // there was no room for its output, and perhaps none for its end
 	}
 	b.statuses, b.atWork = only(up), false
 	b.files[name] = only(content)
@@ -318,20 +330,44 @@ func (r *run) freeze() {
 	}
 }
 
-// full makes the disk full for one operation, which says so and changes
-// nothing.
+// noRoom reports whether an operation was refused because the disk is full.
+func (r *run) noRoom(err error) bool {
+	if !r.diskFull || !fault.Is(err, fault.Exhausted) {
+		return false
+	}
+	r.note("   the disk is full (%v)", err)
+	r.count["refused on a full disk"]++
+	r.refused = true
+	return true
+}
+
+// full makes the disk of the server full for a few operations, up to the first
+// that is refused for that. When there is room again everything is in order.
 func (r *run) full() {
 	free := r.h.Full(r.t)
-	_, err := r.actor().Create(r.ctx(), sandbox.CreateRequest{})
+	r.diskFull, r.refused = true, false
+	for i := 0; i < 4 && !r.refused && !r.gate.died(); i++ {
+		s := r.choose()
+		if slices.Contains([]string{"full disk", "freeze", "death", "strange request"}, s.name) {
+			continue
+		}
+		r.note("   %s", s.name)
+		s.do(r)
+	}
+	r.diskFull = false
 	free()
 	if r.gate.died() {
-		r.model.unknown = true
 		return
 	}
-	if !fault.Is(err, fault.Exhausted) {
-		r.t.Errorf("create on a full disk: %v", err)
+	if b := r.halfDeleted; b != nil { // once more, as one would
+		r.halfDeleted = nil
+		err := r.actor().Delete(r.ctx(), b.id)
+		if !r.answered("delete again", err, func() {}) {
+			return
+		}
+		delete(r.model.boxes, b.id)
 	}
-	r.adoptUnknown()
+	r.learn()
 }
 
 // strange asks for what cannot be.
