@@ -16,6 +16,11 @@ const (
 	RecordAlways RecordPolicy = "always"
 )
 
+// Valid reports whether p is one of the policies.
+func (p RecordPolicy) Valid() bool {
+	return p == RecordNever || p == RecordOptIn || p == RecordAlways
+}
+
 // Recording is the record of what one session showed, as an asciicast file.
 type Recording struct {
 	ID        string // rec_…
@@ -27,11 +32,12 @@ type Recording struct {
 	Input     bool // what was typed is in it
 	Bytes     int64
 	Duration  time.Duration
-	// Complete is false while it is made, and for one that a crash of the
-	// server has cut short; what there is can be played all the same.
+	// Complete is false while it is made, and for one that was cut short, by a
+	// crash of the server or a full disk; what there is can be played all the
+	// same.
 	Complete  bool
 	CreatedAt time.Time
-	EndedAt   time.Time
+	EndedAt   time.Time // zero while it is made
 }
 
 // RecordingFormat is a form in which a recording can be had.
@@ -59,7 +65,8 @@ type RecordingStore interface {
 type RecordingFilter struct {
 	SandboxID string
 	Owner     string // of the sandbox
-	Open      bool   // only those that are being made
+	Seen      *Visibility
+	Open      bool // only those that are being made
 	Before    time.Time
 	Limit     int // 0: all
 	Offset    int

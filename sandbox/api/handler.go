@@ -80,6 +80,7 @@ func (s *server) routes() {
 	s.lifeRoutes()
 	s.fileRoutes()
 	s.snapshotRoutes()
+	s.sessionRoutes()
 	s.handle("POST /sandbox", http.StatusCreated, s.create)
 	s.handle("GET /sandbox", http.StatusOK, s.list)
 	s.handle("GET /sandbox/{id}", http.StatusOK, s.get)

@@ -162,11 +162,24 @@ func appendEvent(line []byte, seconds float64, decimals int, code Code, data str
 }
 
 // appendJSON writes v, which can be written, without the escapes that only
-// HTML needs and without a newline.
+// HTML needs and without a newline. No control character stays as it is, so
+// that a file can be looked at on a terminal.
 func appendJSON(line []byte, v any) []byte {
-	b := bytes.NewBuffer(line)
-	enc := json.NewEncoder(b)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(v) // strings and structs of strings and numbers always encode
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	raw := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	for i := 0; i < len(raw); i++ {
+		switch {
+		case raw[i] == ctlDelete:
+			line = append(line, `\u007f`...)
+		case raw[i] == 0xc2 && i+1 < len(raw) && raw[i+1] < 0xa0: // U+0080 to U+009F
+			line = fmt.Appendf(line, `\u00%02x`, raw[i+1])
+			i++
+		default:
+			line = append(line, raw[i])
+		}
+	}
+	return line
 }

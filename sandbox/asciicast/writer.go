@@ -57,17 +57,19 @@ func (w *Writer) Buffered() int { return len(w.buf) }
 // Last is when the last event was.
 func (w *Writer) Last() time.Duration { return w.last }
 
-// Flush writes the lines there are. When it fails they are gone.
+// Flush writes the lines there are. When it fails they stay for another try,
+// with which they begin anew.
 func (w *Writer) Flush() error {
 	if len(w.buf) == 0 {
 		return nil
 	}
-	_, err := w.w.Write(w.buf)
-	w.buf = w.buf[:0]
-	if cap(w.buf) > 1<<20 {
+	if _, err := w.w.Write(w.buf); err != nil {
+		return err
+	}
+	if w.buf = w.buf[:0]; cap(w.buf) > 1<<20 {
 		w.buf = nil // it was an exception
 	}
-	return err
+	return nil
 }
 
 // End adds what is held back for ever, and flushes.

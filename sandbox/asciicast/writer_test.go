@@ -22,7 +22,7 @@ func TestFileIsAsTheFormatSays(t *testing.T) {
 	w.Mark(1500*time.Millisecond, "")
 	w.Resize(4050*time.Millisecond, 80, 24)
 	w.Input(4050*time.Millisecond, []byte("q"))
-	w.Output(6541828*time.Microsecond, []byte("<Bye & \xff>"))
+	w.Output(6541828*time.Microsecond, []byte("<Bye & \xff>\x7f\u009b\u00a0"))
 	if file.Len() != 0 {
 		t.Errorf("written before it was flushed: %q", &file)
 	}
@@ -34,7 +34,7 @@ func TestFileIsAsTheFormatSays(t *testing.T) {
 [1.500000, "m", ""]
 [4.050000, "r", "80x24"]
 [4.050000, "i", "q"]
-[6.541828, "o", "<Bye & �>"]
+[6.541828, "o", "<Bye & �>\u007f\u009b` + "\u00a0" + `"]
 `
 	if file.String() != want {
 		t.Errorf("got\n%swant\n%s", &file, want)

@@ -15,8 +15,6 @@ import (
 // recordingFields.
 const recordingColumns = "id, sandbox_id, session_id, session, owner, command, input, bytes, duration, complete, created_at, ended_at"
 
-var _ sandbox.RecordingStore = (*Store)(nil)
-
 func recordingFields(r *sandbox.Recording) []any {
 	return []any{
 		&r.ID, &r.SandboxID, &r.SessionID, &r.Session, &r.Owner, &r.Command, &r.Input, &r.Bytes, &r.Duration, &r.Complete,
@@ -98,6 +96,10 @@ func (s *Store) Recordings(ctx context.Context, f sandbox.RecordingFilter) ([]sa
 	}
 	if f.Owner != "" {
 		restrict("sandbox_id IN (SELECT id FROM sandboxes WHERE owner=?)", f.Owner)
+	}
+	if f.Seen != nil {
+		seen, values := seenCondition(f.Seen)
+		restrict("sandbox_id IN (SELECT id FROM sandboxes WHERE "+seen+")", values...)
 	}
 	if f.Open {
 		restrict("ended_at=0")
