@@ -60,7 +60,7 @@ func (b *box) boot() {
 	b.discardImage()
 	mark := markName + "=" + filepath.Base(b.dir) + fmt.Sprintf("-%d", time.Now().UnixNano())
 	b.live(agent.New(agent.Config{
-		Version: "fake", Workspace: b.workspace(), Etc: filepath.Join(b.dir, "etc"),
+		Version: "fake", Workspace: b.workspace(), Etc: filepath.Join(b.dir, "etc"), Program: b.spec.Guest.Path,
 		Env: append([]string{mark}, b.spec.Guest.Env...),
 		// The grace of Stop is the shorter one.
 		ShutdownGrace: 5 * time.Second,

@@ -27,7 +27,8 @@ type Config struct {
 	// Etc is the directory of passwd and group ("/etc").
 	Etc string
 	// Program is the guest program, which builtins are run from by calling it
-	// "guest" (the program that runs).
+	// "guest". Empty: there are no builtins. It is never guessed: what runs may
+	// be a test, and calling that again would begin all its tests anew.
 	Program string
 	// Runtime is where the guest keeps what belongs to a life of the sandbox
 	// and not to its files: private sockets, and the programs that it lends to
@@ -71,7 +72,6 @@ func (c Config) withDefaults() Config {
 	or(&c.Version, "dev")
 	or(&c.Workspace, "/workspace")
 	or(&c.Etc, "/etc")
-	or(&c.Program, ownProgram())
 	orTime(&c.HangupGrace, 5*time.Second)
 	orTime(&c.ShutdownGrace, 500*time.Millisecond)
 	orTime(&c.KeepTime, 15*time.Minute)

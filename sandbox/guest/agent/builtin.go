@@ -27,6 +27,9 @@ const programName = "guest"
 
 // builtinImage is how a builtin is started.
 func (a *Agent) builtinImage(cmd guest.Command) (image, *unrunnable) {
+	if a.cfg.Program == "" {
+		return image{}, &unrunnable{127, "this guest has no " + cmd.Builtin + " of its own"}
+	}
 	if problem := runnable(a.cfg.Program); problem != nil {
 		return image{}, &unrunnable{problem.code, "the guest program " + a.cfg.Program + ": " + problem.text}
 	}

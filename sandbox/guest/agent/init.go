@@ -47,7 +47,7 @@ func runInit(socket string) error {
 	signal.Notify(signals)
 	signal.Reset(syscall.SIGURG) // the runtime sends it to itself all the time
 
-	a := New(Config{Version: version(), Env: sandboxEnv(os.Environ()), Runtime: RuntimePath, Reap: true})
+	a := New(Config{Version: version(), Env: sandboxEnv(os.Environ()), Program: ownProgram(), Runtime: RuntimePath, Reap: true})
 	if err := a.makeWorkspace(); err != nil {
 		fmt.Fprintf(os.Stderr, "sandgate guest: make %s: %v\n", a.cfg.Workspace, err)
 	}
