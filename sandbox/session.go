@@ -99,16 +99,17 @@ type SessionRequest struct {
 	// RecordInput for what is typed to be in it.
 	Record, RecordInput bool
 	// Notice, when not nil, is told a line at a time what the client should
-	// know: that a paused sandbox is resumed, who else is there, that it is
-	// recorded. It is called before OpenSession returns and, from any
-	// goroutine, until Wait returns.
+	// know: who else is there, that it is recorded. It is called before
+	// anything is drawn and, from any goroutine, until Wait returns. That the
+	// sandbox has to come up first shows in its status.
 	Notice func(line string)
 }
 
 // SessionProcess is one client's end of a session. Closing it detaches, and
 // Hangup does the same: the session goes on. Wait returns when the session has
 // ended, when this client was detached (ErrDetached), or when its sandbox was
-// paused or lost, as Process.Wait does. On a watching end Write, Resize and
+// paused or lost, as Process.Wait does; before that it switches off what the
+// session had switched on at the client's terminal. On a watching end Write, Resize and
 // Signal do nothing.
 type SessionProcess interface {
 	Process

@@ -15,7 +15,7 @@ func (a *Actor) OpenSession(ctx context.Context, ref string, r SessionRequest, o
 	if err := r.validate(); err != nil {
 		return nil, err
 	}
-	s, err := a.wakeFor(ctx, ref, &r)
+	s, _, err := a.awake(ctx, ref, "OpenSession", whyUsed)
 	if err != nil {
 		return nil, err
 	}
@@ -101,22 +101,6 @@ func (r *SessionRequest) tell(line string) {
 	if r.Notice != nil {
 		r.Notice(line)
 	}
-}
-
-// wakeFor is awake that tells what it waits for.
-func (a *Actor) wakeFor(ctx context.Context, ref string, r *SessionRequest) (Sandbox, error) {
-	s, err := a.resolve(ctx, ref, "OpenSession")
-	if err != nil {
-		return s, err
-	}
-	switch s.Status {
-	case Creating:
-		r.tell("sandbox " + s.ID + " is being created; waiting for it")
-	case Paused, Suspended:
-		r.tell("sandbox " + s.ID + " is " + string(s.Status) + "; resuming it")
-	}
-	s, _, err = a.awake(ctx, s.ID, "OpenSession", whyUsed)
-	return s, err
 }
 
 func noSession(name string) error {
@@ -326,7 +310,7 @@ func (ls *liveSession) join(ctx context.Context, v *viewer, r *SessionRequest, o
 		return fail(err)
 	}
 	v.opened = rec
-	ls.introduce(v, others)
+	ls.introduce(v, r, others)
 	ls.describe(&v.opened)
 	cur, _, _ := p.current()
 	v.draw.begin(ctx, cur)
@@ -366,15 +350,22 @@ func (ls *liveSession) ending() bool {
 }
 
 // introduce tells the newcomer who is there, and the others who has come.
-func (ls *liveSession) introduce(v *viewer, others []*viewer) {
+func (ls *liveSession) introduce(v *viewer, r *SessionRequest, others []*viewer) {
 	ls.mu.Lock()
 	v.told = true
-	if ls.tap != nil && v.mode == ViewControl {
-		v.input = ls.tap.WantsInput()
+	lines := make([]string, 0, 1+len(others))
+	if ls.tap != nil {
+		input := ls.tap.WantsInput()
+		v.input = input && v.mode == ViewControl
+		lines = append(lines, recordedNotice(input))
 	}
 	ls.mu.Unlock()
 	for _, other := range others {
-		v.tell(other.person() + other.does())
+		lines = append(lines, other.person()+other.does())
 		other.tell(v.person() + v.does())
+	}
+	// The newcomer reads it before anything is drawn.
+	for _, line := range lines {
+		r.tell(line)
 	}
 }

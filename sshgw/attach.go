@@ -156,19 +156,26 @@ func (v *view) CloseOutput(context.Context) error {
 	return nil
 }
 
+// partTime bounds how long a client's end takes that has left.
+const partTime = 2 * time.Second
+
 // part says how this client's part ended, given what waiting for it said.
 func (v *view) part(exit guest.Exit, err error) (guest.Exit, error) {
 	if err == nil {
-		v.screen.leave(exit.Signal != "")
+		v.screen.leave(false)
 		return exit, nil
 	}
 	why := context.Cause(v.s.ctx)
-	if why == nil || errors.Is(why, errStopping) {
-		v.screen.leave(true)
+	if errors.Is(why, errLeft) || errors.Is(why, errStopping) {
+		// The client still looks: its terminal is to be left in good order.
+		ctx, cancel := context.WithTimeout(context.Background(), partTime)
+		defer cancel()
+		_ = v.Close()
+		_, _ = v.SessionProcess.Wait(ctx)
 	}
+	v.screen.leave(true)
 	switch {
 	case errors.Is(why, errLeft):
-		v.screen.leave(true)
 		v.s.say("sandgate: left " + v.name + "; it goes on")
 		return guest.Exit{}, nil
 	case errors.Is(why, errStopping):

@@ -113,9 +113,9 @@ func (c *screen) show() {
 	c.titled = true
 }
 
-// leave ends the output. With undo the session goes on without this client, or
-// its programs could not clean up: then the terminal is made as it was.
-func (c *screen) leave(undo bool) {
+// leave ends the output. When the session goes on without this client, what is
+// said next begins on a line of its own.
+func (c *screen) leave(goesOn bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
@@ -123,8 +123,8 @@ func (c *screen) leave(undo bool) {
 	}
 	c.ended = true
 	last := ""
-	if undo {
-		last = c.undo() + "\r\n"
+	if goesOn {
+		last = "\r\n"
 	}
 	if c.titled {
 		last += dropTitle

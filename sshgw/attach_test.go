@@ -290,24 +290,6 @@ func (g *gateway) alice() *box {
 	return b
 }
 
-// A full-screen program leaves nothing behind on the terminal of somebody who
-// is detached from it.
-func TestDetachCleansTheTerminal(t *testing.T) {
-	g := newGateway(t)
-	p := g.person(t, "box+ed@gw", `printf '\033[?1049h\033[?25l\033[?2004h\033=\033[2;20rdr''awn'; read x`)
-	p.out.waitFor(t, "drawn")
-	if err := g.alice().DetachSession(t.Context(), "sbx_alice", "ed"); err != nil {
-		t.Fatal(err)
-	}
-	if status := p.ends(); status != 0 {
-		t.Errorf("status %d, want 0", status)
-	}
-	want := "drawn\x1b[?25h\x1b[?2004l\x1b>\x1b7\x1b[r\x1b8\x1b[?1049l\x1b(B\x0f\x1b[m\r\ndetached: ed; come back with: ssh -t box+ed@gw\r\n"
-	if got := p.out.String(); !strings.Contains(got, want) {
-		t.Errorf("it shows %q, which lacks %q", got, want)
-	}
-}
-
 // P30: a gateway that stops leaves sessions alone, at once, and says how to
 // come back.
 func TestDrainLeavesSessions(t *testing.T) {
