@@ -17,7 +17,7 @@ func Authenticate(k Key, door string, now time.Time) (Principal, error) {
 	if k.Expired(now) {
 		return Principal{}, expiredError(k.ExpiresAt)
 	}
-	return Principal{ID: k.Principal, Role: k.Role, KeyID: k.Fingerprint, Door: door, Expires: k.ExpiresAt, Scope: k.Scope}, nil
+	return Principal{ID: k.Principal, Role: k.Role, KeyID: k.Fingerprint, Door: door, Expires: k.ExpiresAt, Scope: k.Scope, NoTouch: k.NoTouch}, nil
 }
 
 // AuthenticateAPI does the same for an API key that was looked up by the hash

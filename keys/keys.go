@@ -9,7 +9,10 @@
 // bounded, and reasons never repeat what could be a secret pasted by mistake.
 package keys
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Role is what a principal may do at large.
 type Role string
@@ -41,6 +44,8 @@ type Principal struct {
 	Scope Scope
 	// Certificate says which certificate proved the identity; zero without.
 	Certificate Certificate
+	// NoTouch accepts the signature of a security key that nobody has touched.
+	NoTouch bool
 	// Limits are what the certificate, or the options of the key, take away
 	// from an ssh session.
 	Limits SessionLimits
@@ -72,6 +77,9 @@ type Key struct {
 	ExpiresAt  time.Time `json:"expiresAt,omitzero"`  // zero: never
 	LastUsedAt time.Time `json:"lastUsedAt,omitzero"` // zero: never
 }
+
+// SecurityKey reports whether the key lives in a FIDO authenticator.
+func (k Key) SecurityKey() bool { return strings.HasPrefix(k.Type, "sk-") }
 
 // Expired reports whether the key has expired at now.
 func (k Key) Expired(now time.Time) bool { return expired(k.ExpiresAt, now) }

@@ -34,7 +34,8 @@ func (r Rejected) String() string { return fmt.Sprintf("line %d: %s", r.Line, r.
 // lines and those that begin with # are skipped. A line that is not taken is
 // among the rejected with a reason that does not repeat its content; the rest
 // is read on. Options in front of a key are restrictions that Sandgate would
-// not keep, so a key with options is rejected and not taken without them.
+// not keep, so a key with options is rejected and not taken without them. Only
+// no-touch-required, in front of a security key, is understood.
 //
 // The error is about the whole input: it cannot be read or is too large.
 func Parse(r io.Reader) ([]Parsed, []Rejected, error) {
@@ -166,6 +167,14 @@ func parseLine(line string) (Key, error) {
 	if strings.ContainsRune(line, 0) || strings.HasPrefix(line, "\xff\xfe") || strings.HasPrefix(line, "\xfe\xff") { // UTF-16
 		return Key{}, errors.New("the file is not plain text in UTF-8: save it as that")
 	}
+	noTouch := false
+	if keyType, _ := cutField(line); !namesKeyType(keyType) {
+		options, rest, ok := cutOptions(line)
+		if !ok || !strings.EqualFold(options, noTouchOption) {
+			return Key{}, explain(line)
+		}
+		noTouch, line = true, rest
+	}
 	keyType, rest := cutField(line)
 	if !namesKeyType(keyType) {
 		return Key{}, explain(line)
@@ -178,8 +187,22 @@ func parseLine(line string) (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
-	return FromPublicKey(pub, comment)
+	k, err := FromPublicKey(pub, comment)
+	if err != nil {
+		return Key{}, err
+	}
+	if k.NoTouch = noTouch; noTouch && !k.SecurityKey() {
+		return Key{}, fmt.Errorf("the option %s is for security keys (sk-…), and this key is none: remove it", noTouchOption)
+	}
+	return k, nil
 }
+
+// noTouchOption is the one option of a key that is kept; verifyOption cannot
+// be: the ssh library does not tell whether a PIN was asked for.
+const (
+	noTouchOption = "no-touch-required"
+	verifyOption  = "verify-required"
+)
 
 // explain says what is wrong with a line that does not begin with the type of a key.
 func explain(line string) error {
@@ -198,6 +221,9 @@ func explain(line string) error {
 	}
 	name, _, _ := strings.Cut(options, ",")
 	name, _, _ = strings.Cut(name, "=")
+	if strings.EqualFold(name, verifyOption) {
+		return fmt.Errorf("the option %s cannot be kept by this server; make the key itself ask for its PIN (ssh-keygen -t ed25519-sk -O verify-required) and remove the option here", verifyOption)
+	}
 	return fmt.Errorf("the option %q in front of the key is not supported: remove it if the key may do without", clip(name, 40))
 }
 

@@ -115,6 +115,9 @@ func (e *Engine) Join(ctx context.Context, code string, k keys.Key) (keys.Key, e
 	if !ok {
 		clean = keys.InvitePrefix // looked for all the same: it takes as long
 	}
+	if err := e.revoked(k); err != nil {
+		return keys.Key{}, err
+	}
 	now := e.cfg.Now()
 	k, err := e.cfg.Store.Redeem(ctx, keys.HashSecret(clean), now, func(i keys.Invite) keys.Key {
 		k.Principal, k.Role, k.Scope, k.ExpiresAt = i.Principal, i.Role, i.Scope, i.KeyExpiresAt

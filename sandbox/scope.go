@@ -234,3 +234,10 @@ func (a *Actor) enclose(project *string) error {
 	}
 	return fault.New(fault.Denied, "the key %s makes sandboxes of its projects alone (%s); name one of these", a.keyName(), scope).About("key")
 }
+
+// Needs tells which verbs, any of them, an operation of [Operations] needs. ok
+// is false for what is none.
+func Needs(method string) (verbs []keys.Verb, ok bool) {
+	verbs, ok = needs[operation(method)]
+	return slices.Clone(verbs), ok
+}

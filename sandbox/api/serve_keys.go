@@ -27,6 +27,13 @@ func (s *server) addKey(r *request) (any, error) {
 		return nil, fault.InvalidField("key", "%v", err)
 	}
 	k.Principal, k.Role, k.ExpiresAt = body.Principal, keys.Role(body.Role), body.ExpiresAt
+	if body.NoTouch && !k.SecurityKey() {
+		return nil, fault.InvalidField("noTouch", "is for security keys (sk-…), and this key is none")
+	}
+	k.NoTouch = k.NoTouch || body.NoTouch
+	if k.Scope, err = scopeOf(body.Scope); err != nil {
+		return nil, err
+	}
 	return r.ops.AddKey(r.Context(), k)
 }
 
@@ -50,8 +57,12 @@ func (s *server) addAPIKey(r *request) (any, error) {
 	if err := decode(r.w, r.Request, &body); err != nil {
 		return nil, err
 	}
+	scope, err := scopeOf(body.Scope)
+	if err != nil {
+		return nil, err
+	}
 	k, secret, err := r.ops.AddAPIKey(r.Context(), keys.APIKey{
-		Name: body.Name, Principal: body.Principal, Role: keys.Role(body.Role), ExpiresAt: body.ExpiresAt,
+		Name: body.Name, Principal: body.Principal, Role: keys.Role(body.Role), ExpiresAt: body.ExpiresAt, Scope: scope,
 	})
 	if err != nil {
 		return nil, err

@@ -50,6 +50,10 @@ type AddKeyRequest struct {
 	Principal string    `json:"principal,omitempty"`
 	Role      string    `json:"role,omitempty"`
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// Scope is what the key may be used for, within what its principal may do.
+	Scope keys.Scope `json:"scope,omitzero"`
+	// NoTouch accepts a security key that nobody has touched.
+	NoTouch bool `json:"noTouch,omitempty"`
 }
 
 // KeyList answers GET /v1/keys.
@@ -63,6 +67,8 @@ type AddAPIKeyRequest struct {
 	Principal string    `json:"principal,omitempty"`
 	Role      string    `json:"role,omitempty"`
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// Scope is what the key may be used for, within what its principal may do.
+	Scope keys.Scope `json:"scope,omitzero"`
 }
 
 // NewAPIKey answers POST /v1/api-keys: the key and, this once, its secret.

@@ -29,12 +29,15 @@ with their own.`,
   sandgate key list`,
 	}
 	a.group(cmd)
-	cmd.AddCommand(a.keyAddCommand(), a.keyListCommand(), a.keyDeleteCommand(), a.keyAPICommand())
+	cmd.AddCommand(a.keyAddCommand(), a.keyListCommand(), a.keyDeleteCommand(), a.keyInviteCommand(), a.keyAPICommand())
 	return cmd
 }
 
 // grantFlags say for whom a key is, what it allows, and for how long.
-type grantFlags struct{ principal, role, expires string }
+type grantFlags struct {
+	principal, role, expires string
+	flag                     string // name of the flag of expires, when it is another
+}
 
 func (f *grantFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
@@ -48,36 +51,46 @@ func (f *grantFlags) expiry(now time.Time) (time.Time, error) {
 	if f.expires == "" {
 		return time.Time{}, nil
 	}
+	flag := f.flag
+	if flag == "" {
+		flag = "expires"
+	}
 	if d, err := sandbox.ParseDuration(f.expires); err == nil {
 		if d == 0 {
-			return time.Time{}, flagError("expires", fmt.Errorf("%q would never work; leave the flag out for a key that stays", f.expires))
+			return time.Time{}, flagError(flag, fmt.Errorf("%q would never work; leave the flag out for a key that stays", f.expires))
 		}
 		return now.Add(d).UTC(), nil
 	}
 	for _, form := range []string{time.RFC3339, time.DateOnly} {
 		if t, err := time.Parse(form, f.expires); err == nil {
 			if !t.After(now) {
-				return time.Time{}, flagError("expires", fmt.Errorf("%s is in the past", f.expires))
+				return time.Time{}, flagError(flag, fmt.Errorf("%s is in the past", f.expires))
 			}
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, flagError("expires", fmt.Errorf("%q is neither a time such as 30d or 12h nor a day such as 2027-01-31", f.expires))
+	return time.Time{}, flagError(flag, fmt.Errorf("%q is neither a time such as 30d or 12h nor a day such as 2027-01-31", f.expires))
 }
 
 func (a *app) keyAddCommand() *cobra.Command {
 	var grant grantFlags
-	var asJSON bool
+	var limits scopeFlags
+	var noTouch, asJSON bool
 	cmd := &cobra.Command{
 		Use: "add <file|-|github:USER> [flags]", Aliases: []string{"create", "new"}, Short: "Register public keys",
 		Long: `Register the public keys of a file, of standard input (-), or those that a user
 of GitHub has published (github:USER). Give public keys, never private ones.`,
 		Example: `  sandgate key add ~/.ssh/id_ed25519.pub
   sandgate key add github:octocat --principal octocat --expires 30d
+  sandgate key add ci.pub --principal ci --project web --verbs exec,files
   ssh gateway key add - <new.pub`,
 		Args: exactly("a file of public keys, - or github:USER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			expires, err := grant.expiry(a.Now())
+			if err != nil {
+				return err
+			}
+			scope, err := limits.scope()
 			if err != nil {
 				return err
 			}
@@ -95,6 +108,7 @@ of GitHub has published (github:USER). Give public keys, never private ones.`,
 			for _, p := range found {
 				k, err := c.AddKey(cmd.Context(), api.AddKeyRequest{
 					Key: strings.TrimSpace(p.Key.PublicKey + " " + p.Key.Comment), Principal: grant.principal, Role: grant.role, ExpiresAt: expires,
+					Scope: scope, NoTouch: noTouch || p.Key.NoTouch,
 				})
 				if fault.Is(err, fault.Exists) && len(found) > 1 {
 					known = err
@@ -119,6 +133,8 @@ of GitHub has published (github:USER). Give public keys, never private ones.`,
 		},
 	}
 	grant.register(cmd)
+	limits.register(cmd)
+	cmd.Flags().BoolVar(&noTouch, "no-touch-required", false, "accept a security key (sk-…) without a touch")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -198,9 +214,9 @@ func (a *app) keyListCommand() *cobra.Command {
 				a.note("no keys; register one with: sandgate key add ~/.ssh/id_ed25519.pub")
 				return nil
 			}
-			t := table{header: []string{"FINGERPRINT", "TYPE", "PRINCIPAL", "ROLE", "EXPIRES", "LAST USED", "COMMENT"}}
+			t := table{header: []string{"FINGERPRINT", "TYPE", "PRINCIPAL", "ROLE", "SCOPE", "EXPIRES", "LAST USED", "COMMENT"}}
 			for _, k := range all {
-				t.add(k.Fingerprint, k.Type, k.Principal, string(k.Role), a.age(k.ExpiresAt), a.age(k.LastUsedAt), k.Comment)
+				t.add(k.Fingerprint, k.Type, k.Principal, string(k.Role), k.Scope.String(), a.age(k.ExpiresAt), a.age(k.LastUsedAt), k.Comment)
 			}
 			return t.write(a.Stdout)
 		},

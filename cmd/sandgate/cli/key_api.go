@@ -21,6 +21,7 @@ func (a *app) keyAPICommand() *cobra.Command {
 
 func (a *app) keyAPICreateCommand() *cobra.Command {
 	var grant grantFlags
+	var limits scopeFlags
 	var name string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -33,12 +34,16 @@ func (a *app) keyAPICreateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			scope, err := limits.scope()
+			if err != nil {
+				return err
+			}
 			c, err := a.connect(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			k, err := c.AddAPIKey(cmd.Context(), api.AddAPIKeyRequest{Name: name, Principal: grant.principal, Role: grant.role, ExpiresAt: expires})
+			k, err := c.AddAPIKey(cmd.Context(), api.AddAPIKeyRequest{Name: name, Principal: grant.principal, Role: grant.role, ExpiresAt: expires, Scope: scope})
 			if err != nil {
 				return err
 			}
@@ -52,6 +57,7 @@ func (a *app) keyAPICreateCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&name, "name", "", "what it is for")
 	grant.register(cmd)
+	limits.register(cmd)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -79,13 +85,13 @@ func (a *app) keyAPIListCommand() *cobra.Command {
 				a.note("no API keys; make one with: sandgate key api create")
 				return nil
 			}
-			t := table{header: []string{"ID", "NAME", "PRINCIPAL", "ROLE", "EXPIRES", "LAST USED", "CREATED"}}
+			t := table{header: []string{"ID", "NAME", "PRINCIPAL", "ROLE", "SCOPE", "EXPIRES", "LAST USED", "CREATED"}}
 			for _, k := range all {
 				name := k.Name
 				if name == "" {
 					name = "-"
 				}
-				t.add(k.ID, name, k.Principal, string(k.Role), a.age(k.ExpiresAt), a.age(k.LastUsedAt), a.age(k.CreatedAt))
+				t.add(k.ID, name, k.Principal, string(k.Role), k.Scope.String(), a.age(k.ExpiresAt), a.age(k.LastUsedAt), a.age(k.CreatedAt))
 			}
 			return t.write(a.Stdout)
 		},
