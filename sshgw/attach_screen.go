@@ -2,6 +2,7 @@ package sshgw
 
 import (
 	"io"
+	"strings"
 	"sync"
 	"time"
 )
@@ -64,9 +65,11 @@ func (c *screen) begin() {
 	c.notices.Lock()
 	lines := c.notices.lines
 	c.notices.lines, c.notices.late = nil, true
+	// What is drawn may push the lines out of sight.
+	c.notices.title = oneLine(strings.Join(lines, "; "))
 	c.notices.Unlock()
 	for _, line := range lines {
-		c.s.say(line)
+		c.s.say("sandgate: " + line)
 	}
 	if c.said || len(lines) > 0 {
 		c.s.caughtUp()
@@ -81,7 +84,7 @@ func (c *screen) tell(line string) {
 	defer n.Unlock()
 	switch {
 	case !n.late && len(n.lines) < maxNotices:
-		n.lines = append(n.lines, "sandgate: "+line)
+		n.lines = append(n.lines, line)
 	case n.late:
 		n.title = line
 		if n.showing {
