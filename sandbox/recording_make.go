@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -82,6 +83,20 @@ func recordedNotice(input bool) string {
 		return "this session is recorded, and so is everything you type"
 	}
 	return "this session is recorded"
+}
+
+// tellSession tells whoever is in a session something.
+func (e *Engine) tellSession(id, line string) {
+	ls := e.sessions.byID(id)
+	if ls == nil {
+		return
+	}
+	ls.mu.Lock()
+	viewers := slices.Clone(ls.viewers)
+	ls.mu.Unlock()
+	for _, v := range viewers {
+		v.tell(line)
+	}
 }
 
 // make makes the file and the record, in that order: a file that no record

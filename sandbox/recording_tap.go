@@ -15,8 +15,10 @@ const (
 	// gatherTime is how long what happens in a session is gathered before it is
 	// written: a recording is never further behind.
 	gatherTime = 200 * time.Millisecond
-	// tapQueue bounds what waits to be written.
+	// tapQueue bounds what waits to be written, and tapBatch how much of that is
+	// written at once.
 	tapQueue = 1 << 20
+	tapBatch = 64 << 10
 	// tapPatience is how long a session is held back by a disk that is full or
 	// slow. After that the recording misses output, and says so.
 	tapPatience = time.Second
@@ -45,6 +47,7 @@ const pieceCost = 128
 type recordingTap struct {
 	all   *recordings
 	id    string
+	of    string // id of the session
 	begun time.Time
 	input bool
 
@@ -72,7 +75,7 @@ type recordingTap struct {
 
 func (r *recordings) newTap(rec Recording, file *recordingFile) *recordingTap {
 	t := &recordingTap{
-		all: r, id: rec.ID, begun: rec.CreatedAt, input: rec.Input, file: file, bytes: file.size, last: file.w.Last(),
+		all: r, id: rec.ID, of: rec.SessionID, begun: rec.CreatedAt, input: rec.Input, file: file, bytes: file.size, last: file.w.Last(),
 		room: make(chan struct{}), changed: make(chan struct{}),
 		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), done: make(chan struct{}),
 	}
@@ -186,15 +189,24 @@ func (t *recordingTap) leaveOut(n int) {
 	t.poke(t.wake)
 }
 
-// take empties the queue.
+// take takes some of the queue.
 func (t *recordingTap) take() (batch []piece, ended bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	batch = t.queue
-	if t.missing > 0 {
-		batch = append(batch, piece{at: t.now(), missing: t.missing, why: "it could not be written in time"})
+	n, size := 0, 0
+	for n < len(t.queue) && (n == 0 || size+len(t.queue[n].data) <= tapBatch) {
+		size += len(t.queue[n].data)
+		n++
 	}
-	t.queue, t.queued, t.missing = nil, 0, 0
+	batch = t.queue[:n:n]
+	t.queue, t.queued = t.queue[n:], t.queued-size-n*pieceCost
+	if len(t.queue) == 0 {
+		t.queue = nil
+		if t.missing > 0 {
+			batch = append(batch, piece{at: t.now(), missing: t.missing, why: "it could not be written in time"})
+			t.missing = 0
+		}
+	}
 	close(t.room)
 	t.room = make(chan struct{})
 	return batch, t.ended
@@ -219,13 +231,16 @@ func (t *recordingTap) run(ctx context.Context) {
 			timer.Stop()
 			ended = t.hasEnded()
 		}
+		more := t.hasMore()
 		switch {
-		case ended && !t.hasMore():
+		case ended && !more:
 			t.finish()
 			return
-		case ctx.Err() != nil:
+		case ctx.Err() != nil && !ended:
 			t.leave()
 			return
+		case more:
+			continue
 		}
 		timer := time.NewTimer(gatherTime)
 		select {
@@ -286,8 +301,10 @@ func (t *recordingTap) flush() (wait time.Duration) {
 	switch {
 	case err != nil && !t.failing:
 		log.Warn("a recording cannot be written; its session goes on", "recording", t.id, "err", err)
+		t.all.e.tellSession(t.of, "the recording of this session cannot be written now; what it misses is marked in it")
 	case err == nil && t.failing:
 		log.Info("a recording goes on", "recording", t.id)
+		t.all.e.tellSession(t.of, "the recording of this session goes on")
 	}
 	if t.failing = err != nil; t.failing {
 		return retryTime
@@ -330,9 +347,10 @@ func (t *recordingTap) finish() {
 	t.mu.Lock()
 	nothing := !t.any && !t.exit && t.file.offset == 0
 	t.mu.Unlock()
-	err := t.file.w.End()
-	if err == nil {
-		err = t.file.sync()
+	whole := !t.failing && t.file.w.End() == nil
+	if err := t.file.sync(); err != nil {
+		t.all.e.cfg.Log.Warn("sync a recording", "recording", t.id, "err", err)
+		whole = false
 	}
 	t.file.close()
 	t.tell(true)
@@ -341,5 +359,5 @@ func (t *recordingTap) finish() {
 		t.all.drop(t.id)
 		return
 	}
-	t.all.close(t.id, t.file.size, t.file.w.Last(), err == nil)
+	t.all.close(t.id, t.file.size, t.file.w.Last(), whole)
 }
