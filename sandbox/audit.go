@@ -154,5 +154,5 @@ func (a *Actor) ReloadServer(ctx context.Context) (Reload, error) {
 	if a.e.cfg.Reload == nil {
 		return Reload{}, fault.New(fault.Unsupported, "this server has nothing to reload")
 	}
-	return a.e.cfg.Reload(ctx)
+	return a.e.cfg.Reload(ctx, a.who.ID)
 }

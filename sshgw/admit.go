@@ -16,7 +16,8 @@ type gate struct {
 
 	mu      sync.Mutex
 	sources map[netip.Prefix]*source
-	open    int // half-open connections in all
+	swept   time.Time // when those that say nothing were dropped last
+	open    int       // half-open connections in all
 }
 
 // source is one address, or one /64 of IPv6.
@@ -24,6 +25,7 @@ type source struct {
 	tokens float64
 	filled time.Time // when tokens was brought up to date
 	waits  []*waiting
+	penalty
 }
 
 // waiting is one half-open connection.
@@ -38,15 +40,15 @@ func newGate(l Limits, now func() time.Time) *gate {
 }
 
 // enter admits a connection, or returns nil for one that comes too soon after
-// too many others. evict is called, with no lock held, if a newer connection
+// too many others, or from an address that has failed too often. evict is called, with no lock held, if a newer connection
 // takes its place before leave is called. leave must be called with the result.
 func (g *gate) enter(addr net.Addr, evict func()) *waiting {
 	now, prefix := g.now(), sourceOf(addr)
-	free := prefix.Addr().IsLoopback() && !g.limits.LimitLoopback
+	free := g.free(prefix)
 	g.mu.Lock()
 	s := g.source(prefix, now)
 	if !free {
-		if s.tokens < 1 {
+		if s.tokens < 1 || now.Before(s.shut) {
 			g.mu.Unlock()
 			return nil
 		}
@@ -105,17 +107,21 @@ func (g *gate) oldestOfBusiest() *waiting {
 	return worst.waits[0]
 }
 
+// free reports whether an address has no limits of its own: this host.
+func (g *gate) free(p netip.Prefix) bool { return p.Addr().IsLoopback() && !g.limits.LimitLoopback }
+
 // source returns the record of an address with its tokens up to date. Records
-// that say nothing (no connection, bucket full again) are dropped, so there
-// are never many more than addresses seen within the last seconds.
+// that say nothing (no connection, bucket full again, no penalty) are dropped,
+// so there are never many more than addresses seen within the last seconds.
 func (g *gate) source(p netip.Prefix, now time.Time) *source {
 	if s := g.sources[p]; s != nil {
 		g.fill(s, now)
 		return s
 	}
-	if n := len(g.sources); n >= 1024 && n&(n-1) == 0 || n >= 1<<16 {
+	if len(g.sources) >= 1024 && now.Sub(g.swept) >= time.Second {
+		g.swept = now
 		for q, s := range g.sources {
-			if g.fill(s, now); len(s.waits) == 0 && s.tokens >= float64(g.limits.Burst) {
+			if g.fill(s, now); len(s.waits) == 0 && s.tokens >= float64(g.limits.Burst) && !s.matters(now) {
 				delete(g.sources, q)
 			}
 		}

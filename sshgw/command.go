@@ -49,6 +49,7 @@ type command struct {
 	resized chan guest.Size
 	in      *typeahead
 	cancel  context.CancelFunc
+	stopped context.CancelCauseFunc // the same, with a reason
 	stdout  *commandOutput
 	done    chan struct{} // closed when it has ended
 	status  int           // valid once done is closed
@@ -58,8 +59,9 @@ type command struct {
 
 // startCommand starts a command of the command tree.
 func (s *session) startCommand(d door, args []string) *command {
-	ctx, cancel := context.WithCancel(s.ctx)
-	p := &command{in: newTypeahead(), cancel: cancel, done: make(chan struct{})}
+	ctx, stop := context.WithCancelCause(s.ctx)
+	cancel := func() { stop(nil) }
+	p := &command{in: newTypeahead(), cancel: cancel, stopped: stop, done: make(chan struct{})}
 	p.stdout = &commandOutput{w: s.stdout, cancel: cancel}
 	cio := CommandIO{
 		Principal: d.who, User: oneLine(d.user), Fallback: d.fallback(),
@@ -163,6 +165,15 @@ func (p *command) Close() error {
 	p.interrupt()
 	return nil
 }
+
+// stop tells the command that the gateway is stopping.
+func (p *command) stop() {
+	p.stopped(ErrStopping)
+	_ = p.in.Close()
+}
+
+// draws reports whether the command draws the screen itself.
+func (p *command) draws() bool { return p.tty != nil && p.tty.raw.Load() }
 
 // interrupt ends the command's context and, because reading it does not look
 // at that, its input.

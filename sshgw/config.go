@@ -30,6 +30,12 @@ type Config struct {
 	// use. NotFound refuses the key as unregistered; the message of any other
 	// fault is shown to the client.
 	Authenticate func(ctx context.Context, key gossh.PublicKey) (keys.Principal, error)
+	// Certificate, when not nil, finds the principal of a certificate. It is a
+	// lookup as Authenticate is; the message of a fault is shown to the client.
+	Certificate func(ctx context.Context, cert *gossh.Certificate) (keys.Principal, error)
+	// Join, when not nil, registers a key that was proven on the strength of an
+	// invitation code, and returns the record. Denied for a code that is no good.
+	Join func(ctx context.Context, code string, key keys.Key) (keys.Key, error)
 	// Proven, when not nil, is told of each principal after the client has
 	// proven that it holds the key: the moment to note a use. It must not
 	// block for long.
@@ -63,6 +69,14 @@ type Config struct {
 	// it says.
 	AcceptEnv []string
 
+	// NoForwarding refuses every forwarded connection and agent; jumps are none.
+	NoForwarding bool
+
+	// Audit, when not nil, is told who does what. It must not block for long.
+	Audit func(sandbox.AuditRecord)
+	// AuditCommands has the text of commands in the records.
+	AuditCommands bool
+
 	Limits Limits
 	Log    *slog.Logger
 	Now    func() time.Time // default time.Now
@@ -86,8 +100,11 @@ type Limits struct {
 	// (one /64 of IPv6).
 	Burst int
 	Rate  float64
-	// LimitLoopback applies HalfOpenPerSource, Burst and Rate to connections
-	// from this host too.
+	// PenaltyMax bounds how long an address is turned away that keeps failing
+	// to get in (1 m); negative: it is not. See penalties.
+	PenaltyMax time.Duration
+	// LimitLoopback applies HalfOpenPerSource, Burst, Rate and penalties to
+	// connections from this host too.
 	LimitLoopback bool
 	// AuthTries is how many keys a client may offer (20).
 	AuthTries int
@@ -97,6 +114,22 @@ type Limits struct {
 	ConnectionsPerPrincipal int
 	SessionsPerConnection   int
 	ForwardsPerConnection   int
+	// SessionsPerPrincipal (256) and ForwardsPerPrincipal (1024) bound them over
+	// all connections of a principal.
+	SessionsPerPrincipal int
+	ForwardsPerPrincipal int
+	// BytesPerConnection (256 MiB) and Bytes (1 GiB, in all) bound what clients
+	// have sent and nobody has taken. Over the first a connection is ended; over
+	// the second no channel is opened, and a quarter above it the connection
+	// that holds most is ended.
+	BytesPerConnection int64
+	Bytes              int64
+
+	// SessionIdle and ForwardIdle close channels through which nothing goes for
+	// so long, and Unused ends connections without any (0: never).
+	SessionIdle time.Duration
+	ForwardIdle time.Duration
+	Unused      time.Duration
 
 	// Keepalive is the time between signs of life that are asked for (15 s),
 	// and KeepaliveMisses how many of them may pass unanswered (3).
@@ -117,6 +150,11 @@ func (l Limits) withDefaults() Limits {
 	def(&l.ConnectionsPerPrincipal, 128)
 	def(&l.SessionsPerConnection, 64)
 	def(&l.ForwardsPerConnection, 256)
+	def(&l.SessionsPerPrincipal, 256)
+	def(&l.ForwardsPerPrincipal, 1024)
+	def(&l.BytesPerConnection, 256<<20)
+	def(&l.Bytes, 1<<30)
+	def(&l.PenaltyMax, time.Minute)
 	def(&l.Keepalive, 15*time.Second)
 	def(&l.KeepaliveMisses, 3)
 	def(&l.Drain, 10*time.Second)

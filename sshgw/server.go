@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"charm.land/ssh"
@@ -19,13 +20,18 @@ type Server struct {
 	ssh        *ssh.Server
 	gate       *gate
 	companions companions
+	joinLimit  joinLimit
+	identity   atomic.Pointer[[]gossh.Signer] // host keys; see setIdentity
 	failures   *logLimit
-	fastAES    bool // prefer AES-GCM where the client allows it
-	slowACK    bool // leave acknowledgements to the kernel, to measure what that costs
+	refusals   *logLimit    // of audit records that cost a client nothing
+	buffered   atomic.Int64 // bytes that nobody has taken yet, in all connections
+	fastAES    bool         // prefer AES-GCM where the client allows it
+	slowACK    bool         // leave acknowledgements to the kernel, to measure what that costs
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
-	held     map[string]int // connections of each principal
+	held     map[string]int    // connections of each principal
+	using    [2]map[string]int // open channels of each principal, by channelKind
 	stopping bool
 }
 
@@ -46,6 +52,7 @@ func New(cfg Config) (*Server, error) {
 		cfg:      cfg,
 		gate:     newGate(cfg.Limits, cfg.Now),
 		failures: newLogLimit(cfg.Now, 10),
+		refusals: newLogLimit(cfg.Now, 20),
 		fastAES:  cpuHasAES(),
 		conns:    make(map[*conn]struct{}),
 		held:     make(map[string]int),
@@ -53,7 +60,7 @@ func New(cfg Config) (*Server, error) {
 	// Host keys are set in an option: without any, wish would write one into
 	// the current directory.
 	s.ssh, err = wish.NewServer(func(srv *ssh.Server) error {
-		for _, k := range signers {
+		for _, k := range handshakeKeys(signers) {
 			srv.AddHostKey(k)
 		}
 		srv.Version = cfg.Ident
@@ -68,14 +75,18 @@ func New(cfg Config) (*Server, error) {
 		srv.ServerConfigCallback = func(ctx ssh.Context) *gossh.ServerConfig { return connOf(ctx).serverConfig() }
 		srv.ConnectionFailedCallback = s.failed
 		srv.ChannelHandlers = map[string]ssh.ChannelHandler{
-			"session":      channelHandler((*conn).serveSession),
-			"direct-tcpip": channelHandler((*conn).serveDirectTCP),
-			"default":      channelHandler((*conn).serveUnknown),
+			"session":                        channelHandler((*conn).serveSession),
+			"direct-tcpip":                   channelHandler((*conn).serveDirectTCP),
+			"direct-streamlocal@openssh.com": channelHandler((*conn).serveDirectUnix),
+			"default":                        channelHandler((*conn).serveUnknown),
 		}
 		srv.RequestHandlers = map[string]ssh.RequestHandler{
-			"default": func(ctx ssh.Context, _ *ssh.Server, _ *gossh.Request) (bool, []byte) {
-				sc, _ := ctx.Value(ssh.ContextKeyConn).(*gossh.ServerConn)
-				return connOf(ctx).globalRequest(sc), nil
+			// All kinds come this way, for their answers must keep their order.
+			"default": func(ctx ssh.Context, _ *ssh.Server, r *gossh.Request) (bool, []byte) {
+				if sc, ok := ctx.Value(ssh.ContextKeyConn).(*gossh.ServerConn); ok {
+					connOf(ctx).globalRequest(sc, r)
+				}
+				return false, nil
 			},
 		}
 		return nil
@@ -83,7 +94,19 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure ssh: %w", err)
 	}
+	s.identity.Store(&signers)
 	return s, nil
+}
+
+// SetHostKeys has connections from now on see other host keys. A kind of key
+// that is not among them any more stays until the server ends.
+func (s *Server) SetHostKeys(all []gossh.Signer) error {
+	signers, err := hostSigners(all)
+	if err != nil {
+		return err
+	}
+	s.setIdentity(signers)
+	return nil
 }
 
 func connOf(ctx ssh.Context) *conn {
@@ -179,6 +202,7 @@ func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
+	s.buffered.Add(-c.held.Swap(0))
 	if c.holder == "" {
 		return
 	}

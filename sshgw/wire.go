@@ -21,6 +21,7 @@ type wire struct {
 	conn  *conn // whose it is
 	r     *bufio.Reader
 	in    atomic.Int64 // bytes received
+	out   atomic.Int64 // bytes sent
 	quick atomic.Bool  // acknowledge at once; while the client is not authenticated
 
 	greeting []byte // our identification line; swallowed once when the library sends it again
@@ -77,7 +78,9 @@ func (w *wire) Write(p []byte) (int, error) {
 		w.greeting = nil
 		return len(p), nil
 	}
-	return w.Conn.Write(p)
+	n, err := w.Conn.Write(p)
+	w.out.Add(int64(n))
+	return n, err
 }
 
 // quickConn reads from the connection itself and acknowledges what arrived
@@ -87,7 +90,9 @@ type quickConn struct{ w *wire }
 
 func (q quickConn) Read(p []byte) (int, error) {
 	n, err := q.w.Conn.Read(p)
-	q.w.in.Add(int64(n))
+	if err := q.w.conn.arrived(q.w.in.Add(int64(n))); err != nil {
+		return 0, err
+	}
 	if n > 0 && q.w.quick.Load() {
 		acknowledge(q.w.Conn)
 	}

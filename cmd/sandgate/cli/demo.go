@@ -222,7 +222,7 @@ func (s *server) visit(ctx context.Context, dir, sandboxID string) ([]string, er
 		return nil, err
 	}
 	var known strings.Builder
-	for _, k := range s.hostKeys {
+	for _, k := range s.identity() {
 		fmt.Fprintf(&known, "[%s]:%s %s", host, port, ssh.MarshalAuthorizedKey(k.PublicKey()))
 	}
 	knownHosts := filepath.Join(dir, "known_hosts")

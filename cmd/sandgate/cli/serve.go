@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,10 @@ type serveFlags struct {
 	warm                                       int
 	quota                                      []string
 	sshCompat                                  bool
+	sshLimits                                  []string
+	auditLog                                   string
+	auditCommands                              bool
+	sessions                                   sessionFlags
 	verbose                                    bool
 }
 
@@ -58,12 +63,16 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.state, "state", "", "state folder (default $SANDGATE_STATE, or /var/lib/sandgate for root, ~/.local/state/sandgate otherwise)")
 	fl.StringVar(&f.ssh, "ssh", defaultSSH, "address of the ssh gateway; \"off\" for none, \"auto\" for the default or, where that is taken, a free port")
 	fl.BoolVar(&f.sshCompat, "ssh-compat", false, "offer old ssh clients, such as libssh2 before 1.11, hmac-sha2-256 and -512 as well")
+	fl.StringSliceVar(&f.sshLimits, "ssh-limit", nil, "limits of the gateway, NAME=VALUE, such as sessions=64,drain=30s; docs/ssh.md lists them")
+	fl.StringVar(&f.auditLog, "audit-log", "", "file that tells who did what; \"off\" for none (default audit.log in the state folder)")
+	fl.BoolVar(&f.auditCommands, "audit-commands", false, "keep the text of commands in the audit log")
 	fl.StringVar(&f.http, "http", "", "address of the HTTP API for holders of an API key (default: none, only the unix socket)")
 	fl.StringVar(&f.engine, "engine", "gvisor", "what isolates sandboxes: gvisor or docker")
 	fl.StringVar(&f.runtime, "default-runtime", "", "runtime of sandboxes that name none (default base:latest)")
 	fl.IntVar(&f.warm, "warm", 0, "how many sandboxes of the default runtime to keep ready, at about 20 MiB each")
 	fl.StringSliceVar(&f.quota, "member-quota", nil, "what one member may have at a time: sandboxes=20,memory=16Gi,cpu=8,disk=50Gi,saved=20Gi")
 	fl.StringVar(&f.network, "network", "auto", "whether sandboxes may be given a network: auto (where this host can) or off")
+	f.sessions.register(fl)
 	fl.BoolVar(&f.verbose, "verbose", false, "log every request")
 }
 
@@ -87,9 +96,17 @@ func (f *serveFlags) config(stderr io.Writer) (serverConfig, error) {
 	if err != nil {
 		return serverConfig{}, err
 	}
+	sessions, err := f.sessions.config()
+	if err != nil {
+		return serverConfig{}, err
+	}
+	limits, err := parseSSHLimits(f.sshLimits)
+	if err != nil {
+		return serverConfig{}, err
+	}
 	cfg := serverConfig{
-		quota: quota,
-		warm:  f.warm, noNetwork: f.network == "off",
+		quota: quota, sessions: sessions, limits: limits, auditLog: f.auditLog, auditCommands: f.auditCommands,
+		warm: f.warm, noNetwork: f.network == "off",
 		state: state, ssh: f.ssh, sshCompat: f.sshCompat, http: f.http, engine: f.engine, runtime: f.runtime,
 		log:    slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 		notice: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
@@ -129,8 +146,13 @@ func parseQuota(items []string) (q sandbox.Quota, err error) {
 }
 
 func serve(cmd *cobra.Command, f serveFlags) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
+	// The signals are this command's own: the first one to end drains, the
+	// second one ends at once, and SIGHUP reloads.
+	hup, ignore := hangups()
+	defer ignore()
+	ctx, stop := signal.NotifyContext(context.WithoutCancel(cmd.Context()), os.Interrupt, unix.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop)
 	ready := takeReady()
 	cfg, err := f.config(cmd.ErrOrStderr())
 	if err != nil {
@@ -163,6 +185,7 @@ func serve(cmd *cobra.Command, f serveFlags) error {
 	} else {
 		ready.report("ready without ssh")
 	}
+	go s.reloadOnHangup(ctx, hup, stop)
 	return s.run(ctx)
 }
 
@@ -178,7 +201,7 @@ func (s *server) greet() {
 		return
 	}
 	s.cfg.notice("ssh    %s", s.sshLn.Addr())
-	for _, k := range s.hostKeys {
+	for _, k := range s.identity() {
 		s.cfg.notice("host key %s (%s)", ssh.FingerprintSHA256(k.PublicKey()), strings.TrimPrefix(k.PublicKey().Type(), "ssh-"))
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/sandgate/sandgate/keys"
 	"github.com/sandgate/sandgate/sandbox"
+	"github.com/sandgate/sandgate/sandbox/auditlog"
 	"github.com/sandgate/sandgate/sandbox/docker"
 	"github.com/sandgate/sandgate/sandbox/driver"
 	"github.com/sandgate/sandgate/sandbox/fault"
@@ -22,6 +25,7 @@ import (
 	"github.com/sandgate/sandgate/sandbox/gvisor"
 	"github.com/sandgate/sandgate/sandbox/image"
 	"github.com/sandgate/sandgate/sandbox/store"
+	"github.com/sandgate/sandgate/sshgw"
 )
 
 // serverConfig is what a server is started with.
@@ -33,6 +37,12 @@ type serverConfig struct {
 	runtime string // default runtime; empty: base:latest
 	quota   sandbox.Quota
 	warm    int // sandboxes of the default runtime kept ready
+	limits  sshgw.Limits
+	// sessions says how long sessions are kept, and what is recorded of them.
+	sessions sessionConfig
+	// auditLog is a file, "off", or empty for the default.
+	auditLog      string
+	auditCommands bool // keep the text of commands in it
 	// noNetwork gives no sandbox a network.
 	noNetwork bool
 	// sshCompat offers old ssh clients more algorithms.
@@ -50,9 +60,15 @@ type server struct {
 	driver   driver.Driver
 	store    *store.Store
 	images   *image.Catalog
-	hostKeys []ssh.Signer
-	operator keys.Principal // who the unix socket is
-	network  *network       // nil: sandboxes have none
+	hostKeys atomic.Pointer[[]ssh.Signer] // see identity
+	operator keys.Principal               // who the unix socket is
+	network  *network                     // nil: sandboxes have none
+
+	audit     *auditlog.Log // nil: none is kept
+	visitors  *visitors
+	reloads   []reloadable
+	reloading sync.Mutex    // held while they are read
+	gate      *sshgw.Server // nil without ssh
 
 	streamSecret []byte                 // signs the URLs of output streams
 	reconciled   sandbox.Reconciliation // what the start found
@@ -92,12 +108,18 @@ func newServer(ctx context.Context, cfg serverConfig) (_ *server, err error) {
 		return nil, err
 	}
 	s.closers = append(s.closers, s.store)
-	if s.hostKeys, err = keys.LoadOrCreateHostKeys(cfg.state.hostKeys()); err != nil {
+	hostKeys, err := keys.LoadOrCreateHostKeys(cfg.state.hostKeys())
+	if err != nil {
 		return nil, fault.Wrap(err, fault.Unavailable, "the host keys in %s cannot be used: %v", cfg.state.hostKeys(), rootCause(err))
 	}
+	s.hostKeys.Store(&hostKeys)
 	if s.streamSecret, err = cfg.state.streamSecret(); err != nil {
 		return nil, err
 	}
+	if err := s.openAudit(); err != nil {
+		return nil, err
+	}
+	s.canReload("host keys", cfg.state.hostKeys(), s.reloadHostKeys)
 	var why string
 	if s.network, why = newNetwork(ctx, cfg); s.network == nil {
 		cfg.log.Info("sandboxes get no network", "reason", why)
@@ -122,6 +144,7 @@ func newServer(ctx context.Context, cfg serverConfig) (_ *server, err error) {
 		OutputDir: cfg.state.executions(), DefaultRuntime: cfg.runtime,
 		DefaultLimits: defaultLimits(), StopGrace: time.Second, Log: cfg.log,
 	}
+	cfg.sessions.apply(&ec)
 	ec.MemberQuota, ec.DiskFloor = cfg.quota, diskFloor(string(cfg.state))
 	if s.network != nil {
 		ec.Egress = s.network
@@ -129,10 +152,12 @@ func newServer(ctx context.Context, cfg serverConfig) (_ *server, err error) {
 	if cfg.warm > 0 {
 		ec.Warm = []sandbox.Warm{{Count: cfg.warm}}
 	}
+	ec.Audit, ec.Reload = s.auditReader(), s.reload
 	if s.engine, err = sandbox.NewEngine(ctx, ec); err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, s.engine)
+	s.visitors = newVisitors(s.engine.Visited)
 	if s.reconciled, err = s.engine.Reconcile(ctx); err != nil {
 		return nil, err
 	}

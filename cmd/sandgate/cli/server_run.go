@@ -39,12 +39,21 @@ func (s *server) run(ctx context.Context) error {
 		g.Go(func() error { return s.serveHTTP(ctx, s.httpLn, s.handler(s.bearerPrincipal)) })
 	}
 	if s.sshLn != nil {
-		gate, err := s.gateway()
-		if err != nil {
+		if err := s.openGate(); err != nil {
 			return err
 		}
-		g.Go(func() error { return gate.Serve(ctx, s.sshLn) })
+		g.Go(func() error { return s.gate.Serve(ctx, s.sshLn) })
 	}
+	defer func() {
+		// What the last connections did, too.
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+		defer cancel()
+		s.visitors.flush(late)
+	}()
+	g.Go(func() error {
+		s.visitors.run(ctx)
+		return nil
+	})
 	return g.Wait()
 }
 
@@ -67,7 +76,7 @@ func (s *server) info() api.Info {
 	if s.sshLn != nil {
 		i.SSH = s.sshLn.Addr().String()
 	}
-	for _, k := range s.hostKeys {
+	for _, k := range s.identity() {
 		i.HostKeys = append(i.HostKeys, string(ssh.MarshalAuthorizedKey(k.PublicKey())))
 	}
 	return i
@@ -113,12 +122,21 @@ func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler)
 	return fault.Wrap(err, fault.Unavailable, "the listener on %s failed", ln.Addr())
 }
 
+// openGate makes the gateway, which reloads reach from then on.
+func (s *server) openGate() error {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	gate, err := s.gateway()
+	s.gate = gate
+	return err
+}
+
 // gateway makes the ssh gateway over the engine.
 func (s *server) gateway() (*sshgw.Server, error) {
 	// Only in-process doors reach this handler, and they say who is there.
 	commands := s.handler(nil)
 	return sshgw.New(sshgw.Config{
-		HostKeys: s.hostKeys,
+		HostKeys: s.identity(),
 		Authenticate: func(ctx context.Context, key ssh.PublicKey) (keys.Principal, error) {
 			return s.engine.AuthenticateKey(ctx, ssh.FingerprintSHA256(key), "ssh")
 		},
@@ -134,6 +152,7 @@ func (s *server) gateway() (*sshgw.Server, error) {
 			}
 		},
 		Compat: s.cfg.sshCompat,
-		Log:    s.cfg.log,
+		Limits: s.cfg.limits, Audit: s.record, AuditCommands: s.cfg.auditCommands,
+		Log: s.cfg.log,
 	})
 }
