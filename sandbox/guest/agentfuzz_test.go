@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -85,7 +86,21 @@ func harmless(dir string, raw []byte) []byte {
 			cmd.Args = []string{"true"}
 		}
 		cmd.Env, cmd.Dir = nil, ""
+		if cmd.Builtin != "" {
+			cmd.Args = nil
+		}
 		args = cmd
+	case wire.OpListen:
+		var listen wire.Listen
+		if json.Unmarshal(req.Args, &listen) != nil {
+			return raw
+		}
+		if listen.Network == "tcp" {
+			listen.Address = "127.0.0.1:0"
+		} else if listen.Address != "" {
+			listen.Address = filepath.Join(dir, filepath.Base(listen.Address))
+		}
+		args = listen
 	case wire.OpDial:
 		var dial wire.Dial
 		if json.Unmarshal(req.Args, &dial) != nil {
@@ -119,6 +134,8 @@ func FuzzAgentRequest(f *testing.F) {
 		`{"op":"attach","args":{"id":"a","from":-1}}`, `{"op":"detach","args":{"attachment":1}}`, `{"op":"signal","args":{"id":"a","signal":"TERM"}}`,
 		`{"op":"resize","args":{"id":"a","rows":1,"cols":65535}}`, `{"op":"hangup","args":{"id":"a"}}`, `{"op":"close-output","args":{"id":"a"}}`,
 		`{"op":"write","args":{"path":"a","mode":420}}`, `{"op":"read","args":{"path":"a"}}`, `{"op":"dial","args":{"network":"unix","address":"x"}}`,
+		`{"op":"listen","args":{"network":"unix","address":"x","replace":true,"user":"0"}}`, `{"op":"listen","args":{"network":"tcp","address":":0"}}`,
+		`{"op":"accept","args":{"listener":1,"number":1}}`, `{"op":"start","args":{"id":"a","builtin":"sftp-server"}}`,
 		`{"op":"none"}`, `{}`, `[]`, `{"op":"start","args":null}`, `{"op":"start","args":[[[]]]}`,
 	} {
 		f.Add([]byte(seed), true)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/yamux"
 
@@ -52,6 +53,8 @@ type socket struct {
 	in     *wire.FrameReader
 	err    error // the end of reading
 
+	readAll, sentAll atomic.Bool // the two directions have come to their ends
+
 	close  sync.Once
 	closed chan struct{}
 }
@@ -69,6 +72,7 @@ func (s *socket) Read(b []byte) (int, error) {
 			s.err = s.broken(err)
 		case kind == wire.KindEOF:
 			s.err = io.EOF
+			s.readAll.Store(true)
 		case kind != wire.KindData:
 			s.err = s.op.conn.violated(wire.Violation("frame of kind %d in a connection", kind))
 		}
@@ -96,6 +100,7 @@ func (s *socket) CloseWrite() error {
 	if err := s.out.Fact(wire.KindEOF, nil); err != nil {
 		return s.broken(err)
 	}
+	s.sentAll.Store(true)
 	return nil
 }
 
@@ -114,10 +119,15 @@ func (s *socket) broken(err error) error {
 	return s.op.failed(context.Background(), err)
 }
 
-// Close ends both directions.
+// Close ends both directions. Where both have ended already it takes nothing
+// back: what was sent may still be on its way into the sandbox.
 func (s *socket) Close() error {
 	s.close.Do(func() {
 		close(s.closed)
+		if s.sentAll.Load() && s.readAll.Load() {
+			s.op.leave()
+			return
+		}
 		c := s.op.conn
 		s.op.SetDeadline(longAgo)
 		c.spawn(func() {

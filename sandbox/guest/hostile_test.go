@@ -107,6 +107,12 @@ func use(t testing.TB, c *guest.Conn) map[string]error {
 		_, results["dial"] = io.Copy(io.Discard, s)
 		s.Close()
 	}
+	if l, err := c.Listen(ctx, guest.ListenRequest{Network: "tcp", Address: ":0"}); err != nil {
+		results["listen"] = err
+	} else {
+		_, _, results["accept"] = l.Accept(ctx)
+		l.Close()
+	}
 	if ctx.Err() != nil {
 		t.Error("the host waited for a guest that had answered")
 	}
@@ -326,6 +332,7 @@ func FuzzHostFrames(f *testing.F) {
 		frames(message(`{}`), frame(wire.KindResult, `{"error":{"code":"EXHAUSTED","message":"full"}}`)),
 		frames(message(`{"result":{"attachment":3}}`), frame(wire.KindData, "x"), frame(wire.KindEOF, "")),
 		message(`{"result":[{"id":"a","pid":1}]}`),
+		frames(message(`{"result":{"address":"127.0.0.1:80","listener":1}}`), frame(wire.KindConnected, `{"number":1,"peer":"127.0.0.1:9"}`), frame(wire.KindResult, `{"error":{"code":"EXHAUSTED","message":"x"}}`)),
 		message(`{"error":{"code":"NOT_FOUND","field":"x","message":"no"}}`),
 	} {
 		f.Add(seed)

@@ -79,6 +79,8 @@ func tests() []test {
 		rogueTests(),
 		execTests(),
 		fileTests(),
+		socketTests(),
+		transferTests(),
 		layerTests(),
 		stopTests(),
 		waitTests(),

@@ -25,10 +25,17 @@ var builtins = map[string]func(args []string) int{
 // the guest looks at it.
 const programName = "guest"
 
+// builtinEnv is set for builtins. Whoever finds it has been called as one, and
+// would call itself: a Config.Program that is no guest must not do so for ever.
+const builtinEnv = "SANDGATE_GUEST_BUILTIN"
+
 // builtinImage is how a builtin is started.
 func (a *Agent) builtinImage(cmd guest.Command) (image, *unrunnable) {
 	if a.cfg.Program == "" {
 		return image{}, &unrunnable{127, "this guest has no " + cmd.Builtin + " of its own"}
+	}
+	if os.Getenv(builtinEnv) != "" {
+		return image{}, &unrunnable{126, "a guest that runs as a program of its own runs no other"}
 	}
 	if problem := runnable(a.cfg.Program); problem != nil {
 		return image{}, &unrunnable{problem.code, "the guest program " + a.cfg.Program + ": " + problem.text}

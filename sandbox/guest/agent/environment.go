@@ -36,6 +36,9 @@ func (a *Agent) environment(who user, cmd guest.Command) []string {
 	for _, entry := range cmd.Env {
 		env.set(entry)
 	}
+	if cmd.Builtin != "" {
+		env.set(builtinEnv + "=1")
+	}
 	return env.list
 }
 
