@@ -92,6 +92,7 @@ func (s *server) routes() {
 	s.handle("GET /sandbox/sandboxes/{id}/events", http.StatusOK, s.events)
 	s.handle("GET /sandbox/runtimes", http.StatusOK, s.runtimes)
 	s.handle("DELETE /v1/executions/{id}", http.StatusOK, s.cancel)
+	s.keyRoutes()
 	s.handle("GET /v1/keys", http.StatusOK, s.keys)
 	s.handle("POST /v1/keys", http.StatusCreated, s.addKey)
 	s.handle("DELETE /v1/keys/{fingerprint}", http.StatusOK, s.deleteKey)
