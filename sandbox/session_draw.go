@@ -41,13 +41,21 @@ type drawer struct {
 // of the output.
 func straight(out io.Writer, v *viewer) *drawer {
 	d := redrawn(out, v)
+	d.modes = screen.Modes{}
 	d.open.Do(func() { close(d.ready) })
 	return d
 }
 
+// leftOn is what may be on at the terminal of a client that comes: the one
+// before it in the same terminal was killed, perhaps, and has left the modes of
+// this very session.
+const leftOn = "\x1b[>1u\x1b[>4;1m\x1b[1;2r\x1b[?1;1000;1002;1003;1004;1006;2004h\x1b=\x1b[?1049h"
+
 // redrawn is the way of a client that comes to a session.
 func redrawn(out io.Writer, v *viewer) *drawer {
-	return &drawer{out: out, touch: v.ls.touch, ls: v.ls, v: v, ready: make(chan struct{}), turn: make(chan struct{}, 1)}
+	d := &drawer{out: out, touch: v.ls.touch, ls: v.ls, v: v, ready: make(chan struct{}), turn: make(chan struct{}, 1)}
+	d.modes.Write([]byte(leftOn))
+	return d
 }
 
 func (d *drawer) output(hold guest.Hold) guest.Output {
