@@ -38,7 +38,7 @@ type boxes struct {
 func newBoxes(tb testing.TB) *boxes {
 	tb.Helper()
 	b := &boxes{workspace: tb.TempDir(), name: "box", state: sandbox.Sandbox{ID: "sbx_alice", Name: "box", Status: sandbox.Idle}}
-	b.agent = agent.New(agent.Config{Workspace: b.workspace, HangupGrace: 1e9})
+	b.agent = agent.New(agent.Config{Workspace: b.workspace, HangupGrace: 1e9, Program: ownProgram(tb)})
 	host, inside := net.Pipe()
 	served := make(chan struct{})
 	go func() {

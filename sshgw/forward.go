@@ -9,6 +9,7 @@ import (
 
 	gossh "golang.org/x/crypto/ssh"
 
+	"github.com/sandgate/sandgate/sandbox/fault"
 	"github.com/sandgate/sandgate/sandbox/guest"
 )
 
@@ -24,6 +25,25 @@ func (c *conn) serveDirectTCP(sc *gossh.ServerConn, nc gossh.NewChannel) {
 		_ = nc.Reject(gossh.ConnectionFailed, "the forwarding request is malformed")
 		return
 	}
+	c.serveDirect(sc, nc, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))), func(d door) bool {
+		return port == jumpPort && c.serveJump(sc, nc, d, host)
+	})
+}
+
+// serveDirectUnix serves a channel of type "direct-streamlocal@openssh.com":
+// ssh -L with a path as destination.
+func (c *conn) serveDirectUnix(sc *gossh.ServerConn, nc gossh.NewChannel) {
+	path, err := parseDirectUnix(nc.ExtraData())
+	if err != nil {
+		_ = nc.Reject(gossh.ConnectionFailed, "the forwarding request is malformed")
+		return
+	}
+	c.serveDirect(sc, nc, "unix", path, func(door) bool { return false })
+}
+
+// serveDirect joins a channel with a connection made inside the sandbox, unless
+// jump takes it.
+func (c *conn) serveDirect(sc *gossh.ServerConn, nc gossh.NewChannel, network, address string, jump func(door) bool) {
 	release, refusal := c.acquire(forwardChannel)
 	if refusal != "" {
 		_ = nc.Reject(gossh.ResourceShortage, refusal)
@@ -31,20 +51,26 @@ func (c *conn) serveDirectTCP(sc *gossh.ServerConn, nc gossh.NewChannel) {
 	}
 	defer release()
 	d, err := c.enterDoor(c.ctx, sc)
-	switch {
-	case err != nil:
+	if err != nil {
 		_ = nc.Reject(gossh.ConnectionFailed, sayError(err))
-		return
-	case d.ref == "":
-		_ = nc.Reject(gossh.Prohibited, "the gateway forwards into sandboxes only: connect as <sandbox>@gateway")
 		return
 	}
-	address := net.JoinHostPort(host, strconv.Itoa(int(port)))
+	if jump(d) {
+		return
+	}
+	if err := c.mayForward(d); err != nil {
+		_ = nc.Reject(gossh.Prohibited, sayError(err))
+		return
+	}
 	began := c.srv.cfg.Now()
-	stream, err := d.ops.Dial(c.ctx, d.ref, "tcp", address)
+	stream, err := d.ops.Dial(c.ctx, d.ref, network, address)
 	if err != nil {
 		c.log.Info("ssh forward failed", "principal", d.who.ID, "where", d.ref, "address", quoted(address), "err", quoted(err.Error()))
-		_ = nc.Reject(gossh.ConnectionFailed, sayError(err))
+		reason := gossh.ConnectionFailed
+		if fault.Is(err, fault.Denied) {
+			reason = gossh.Prohibited
+		}
+		_ = nc.Reject(reason, sayError(err))
 		return
 	}
 	ch, requests, err := nc.Accept()
@@ -55,6 +81,18 @@ func (c *conn) serveDirectTCP(sc *gossh.ServerConn, nc gossh.NewChannel) {
 	up, down := splice(ch, requests, stream)
 	c.log.Info("ssh forward ended", "principal", d.who.ID, "where", d.ref, "address", quoted(address),
 		"lasted", c.srv.cfg.Now().Sub(began), "received", up, "sent", down)
+}
+
+// mayForward says why nothing is forwarded where the connection leads. What
+// the principal may is for the Engine to say.
+func (c *conn) mayForward(d door) error {
+	switch {
+	case d.ref == "":
+		return fault.New(fault.Denied, "the gateway forwards into sandboxes only: connect as <sandbox>@gateway")
+	case c.srv.cfg.NoForwarding:
+		return fault.New(fault.Denied, "forwarding is switched off on this gateway")
+	}
+	return nil
 }
 
 // splice copies both ways between a channel and a stream, each direction to its

@@ -2,13 +2,13 @@ package sshgw
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	gossh "golang.org/x/crypto/ssh"
@@ -25,15 +25,14 @@ func sumServer(t *testing.T) string {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		var serving sync.WaitGroup
+		defer serving.Wait()
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			b, _ := io.ReadAll(c)
-			_, _ = fmt.Fprintln(c, len(b))
-			_, _ = c.Write(b)
-			_ = c.Close()
+			serving.Go(func() { sum(c) })
 		}
 	}()
 	t.Cleanup(func() {
@@ -41,6 +40,14 @@ func sumServer(t *testing.T) string {
 		<-done
 	})
 	return l.Addr().String()
+}
+
+// sum answers one connection.
+func sum(c net.Conn) {
+	b, _ := io.ReadAll(c)
+	_, _ = fmt.Fprintln(c, len(b))
+	_, _ = c.Write(b)
+	_ = c.Close()
 }
 
 // P17: a client that has sent all it has still gets the whole answer.
@@ -144,19 +151,13 @@ func TestForwardRefused(t *testing.T) {
 		_, _, err := g.dial(user, key).OpenChannel("direct-tcpip", gossh.Marshal(r))
 		return err
 	}
-	refusal := func(err error) string {
-		e, ok := errors.AsType[*gossh.OpenChannelError](err)
-		if !ok {
-			t.Fatalf("not refused: %v", err)
-		}
-		return e.Message
-	}
+	refusal := func(err error) string { t.Helper(); return refusal(t, err) }
 	ok := request{host, uint32(port), "127.0.0.1", 1}
 	if got := refusal(open("gw", "alice", ok)); !strings.Contains(got, "the gateway forwards into sandboxes only") {
 		t.Errorf("control account: %q", got)
 	}
-	if got := refusal(open("gw", "alice", request{"sbx_alice", 22, "", 0})); !strings.Contains(got, "the gateway forwards into sandboxes only") {
-		t.Errorf("jump: %q", got)
+	if got := refusal(open("gw", "alice", request{"sbx_alice", 80, "", 0})); !strings.Contains(got, "the gateway forwards into sandboxes only") {
+		t.Errorf("a port of a sandbox: %q", got)
 	}
 	foreign, missing := refusal(open("sbx_alice", "bob", ok)), refusal(open("sbx_gone", "bob", ok))
 	if strings.ReplaceAll(foreign, "alice", "gone") != missing {
@@ -176,11 +177,4 @@ func TestForwardRefused(t *testing.T) {
 	if got := refusal(open("box", "alice", closed)); !strings.Contains(got, "refused") {
 		t.Errorf("a closed port says %q", got)
 	}
-	// Remote forwards would listen on the gateway.
-	if ln, err := g.dial("box", "alice").Listen("tcp", "127.0.0.1:0"); err == nil {
-		_ = ln.Close()
-		t.Error("a remote forward was accepted")
-	}
-	r := run(t, g.ssh("-n", "-o", "ExitOnForwardFailure=yes", "-R", "0:localhost:1", "box@gw", "true"), nil)
-	r.expect(t, 255, "")
 }

@@ -25,6 +25,9 @@ func roundTrip(nc net.Conn) (d time.Duration) {
 }
 
 func control(nc net.Conn, f func(fd int)) {
+	if over, ok := nc.(interface{ carrier() net.Conn }); ok {
+		nc = over.carrier()
+	}
 	t, ok := nc.(*net.TCPConn)
 	if !ok {
 		return
