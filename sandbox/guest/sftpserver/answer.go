@@ -101,10 +101,18 @@ func (r *requests) expand(id uint32, path string) []byte {
 // realName answers with the path that leads to the same without links. The last
 // parts may be missing: it is often asked for what is about to be made.
 func realName(id uint32, path string) []byte {
-	path, err := filepath.Abs(path)
+	dir, err := os.Getwd()
 	if err != nil {
 		return status(id, err)
 	}
+	if !filepath.IsAbs(path) {
+		path = dir + "/" + path
+	}
+	// ".." is what it is to the kernel, as long as there is something.
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		return name(id, resolved)
+	}
+	path = filepath.Clean(path)
 	missing := ""
 	for {
 		resolved, err := filepath.EvalSymlinks(path)
