@@ -8,7 +8,7 @@ import (
 )
 
 // P22: the sessions of one ControlMaster do not know each other.
-func TestControlMaster(t *testing.T) {
+func TestP22ControlMaster(t *testing.T) {
 	g := newGateway(t)
 	sock := filepath.Join(g.dir, "mux")
 	master := g.ssh("-M", "-N", "-o", "ControlPath="+sock, "box@gw")

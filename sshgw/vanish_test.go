@@ -103,7 +103,7 @@ func TestP11ManyVanish(t *testing.T) {
 
 // P13, P21: a client that stopped altogether is noticed and its connection
 // ended, although the kernel still answers for it.
-func TestStoppedClient(t *testing.T) {
+func TestP21StoppedClient(t *testing.T) {
 	g := newGateway(t, func(c *Config) { c.Limits.Keepalive, c.Limits.KeepaliveMisses = 50*time.Millisecond, 2 })
 	for _, script := range []string{"echo pid=$$; exec sleep 1000", "echo pid=$$; exec yes"} {
 		cmd, pid := startMarked(t, g, []string{"-T"}, script)
@@ -121,7 +121,7 @@ func TestStoppedClient(t *testing.T) {
 }
 
 // P21: a client that answers stays, however long it is idle.
-func TestKeepalive(t *testing.T) {
+func TestP21Keepalive(t *testing.T) {
 	g := newGateway(t, func(c *Config) { c.Limits.Keepalive, c.Limits.KeepaliveMisses = 10*time.Millisecond, 100 })
 	r := run(t, g.ssh("-n", "-o", "ServerAliveInterval=1", "box@gw", "sleep 1.5; echo still here"), nil)
 	r.expect(t, 0, "still here\n")
@@ -129,7 +129,7 @@ func TestKeepalive(t *testing.T) {
 
 // P30: a gateway that stops tells its clients, gives them time, and leaves
 // what runs in the sandbox alone.
-func TestDrain(t *testing.T) {
+func TestP30Drain(t *testing.T) {
 	g := newGateway(t, func(c *Config) { c.Limits.Drain = 300 * time.Millisecond })
 	idle := g.dial("box", "alice")
 	outs := make([]*syncBuffer, 0, 2)
@@ -172,7 +172,7 @@ func TestDrain(t *testing.T) {
 
 // P30: a session that ends in the time it is given has its own status, and the
 // gateway waits no longer than for that.
-func TestDrainWaits(t *testing.T) {
+func TestP30DrainWaits(t *testing.T) {
 	g := newGateway(t, func(c *Config) { c.Limits.Drain = 10 * patience })
 	fifo := filepath.Join(g.boxes.workspace, "gate")
 	mkfifo(t, fifo)
