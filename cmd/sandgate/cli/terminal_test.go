@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -91,7 +92,15 @@ type screen struct {
 
 func (g *gate) open(t *testing.T, rows, cols uint16, command ...string) *screen {
 	t.Helper()
-	cmd := exec.Command("ssh", append(append([]string{"-tt"}, g.args...), command...)...)
+	return g.openAs(t, "box", rows, cols, command...)
+}
+
+// openAs opens what a user name leads to.
+func (g *gate) openAs(t *testing.T, user string, rows, cols uint16, command ...string) *screen {
+	t.Helper()
+	last := len(g.args) - 1
+	args := slices.Concat([]string{"-tt"}, g.args[:last], []string{user + "@127.0.0.1"}, command)
+	cmd := exec.Command("ssh", args...)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: rows, Cols: cols})
 	if err != nil {
@@ -257,15 +266,20 @@ func TestTerminal(t *testing.T) {
 	})
 
 	t.Run("the client dies", func(t *testing.T) {
-		s := g.open(t, 24, 80)
-		s.send("echo $$ >/workspace/pid; sleep 1000 & echo rea''dy\n")
-		s.expect("ready")
+		// A program on the whole screen, and behind it a shell.
+		s := g.openAs(t, "box+ed", 24, 80)
+		s.send("PS1='% '; printf '\\033[?1049h\\033[5;10Hone t''wo'; read x; printf '\\033[?1049l'; echo got $x; exit 5\n")
+		s.expect("\x1b[5;10Hone two")
 		s.cmd.Process.Kill()
 		s.exit()
-		// The shell is hung up; a loop inside waits for it, for a minute at most.
-		out, err := exec.Command("ssh", append(append([]string{"-n"}, g.args...), `p=$(cat /workspace/pid); for i in $(seq 600); do kill -0 $p 2>/dev/null || { echo gone; exit; }; sleep 0.1; done; echo still there`)...).CombinedOutput()
-		if err != nil || strings.TrimSpace(string(out)) != "gone" {
-			t.Errorf("after the client died: %s (%v)", out, err)
+		back := g.openAs(t, "box+ed", 24, 80)
+		back.expect("\x1b[?1049h")
+		back.expect("one two")
+		back.send("it\n")
+		back.expect("\x1b[?1049l")
+		back.expect("got it\r\n")
+		if code := back.exit(); code != 5 {
+			t.Errorf("exit status %d, want 5", code)
 		}
 	})
 }
