@@ -121,7 +121,8 @@ func (t *Trust) CheckKey(line string) error {
 	if err != nil || revoked == nil {
 		return err
 	}
-	keyType, encoded := cutField(line)
+	keyType, rest := cutField(line)
+	encoded, _ := cutField(rest)
 	pub, err := parseBlob(keyType, encoded)
 	if err != nil {
 		return err

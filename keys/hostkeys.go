@@ -1,8 +1,12 @@
 package keys
 
 import (
+	"crypto"
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -31,7 +35,7 @@ func LoadOrCreateHostKeys(dir string) ([]ssh.Signer, error) {
 	}
 	first := filepath.Join(dir, hostKeyFile)
 	if _, err := os.Lstat(first); errors.Is(err, fs.ErrNotExist) {
-		if err := createHostKey(first); err != nil {
+		if err := createHostKey(first, "ed25519"); err != nil {
 			return nil, fmt.Errorf("make host key: %w", err)
 		}
 	}
@@ -86,11 +90,11 @@ func loadHostKey(path string) (ssh.Signer, error) {
 	return signer, nil
 }
 
-// createHostKey makes an ed25519 key at path unless there is one by now. The
+// createHostKey makes a key at path unless there is one by now. The
 // file appears complete or not at all, and has reached the disk when the
 // function returns: a server whose clients have seen a key must not lose it.
-func createHostKey(path string) (err error) {
-	_, private, err := ed25519.GenerateKey(rand.Reader)
+func createHostKey(path, kind string) (err error) {
+	private, err := generateHostKey(kind)
 	if err != nil {
 		return err
 	}
@@ -113,6 +117,17 @@ func createHostKey(path string) (err error) {
 		return err
 	}
 	return syncFolder(dir)
+}
+
+func generateHostKey(kind string) (crypto.PrivateKey, error) {
+	switch kind {
+	case "ecdsa":
+		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case "rsa":
+		return rsa.GenerateKey(rand.Reader, 3072)
+	}
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	return private, err
 }
 
 func syncFolder(dir string) error {

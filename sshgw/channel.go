@@ -29,6 +29,11 @@ func (c *conn) channel(sc *gossh.ServerConn, nc gossh.NewChannel, serve func(*co
 	defer c.wg.Done()
 	defer contain(c.log, "channel", func() { _ = sc.Close() })
 	c.watch(sc)
+	if j, joins := joinerOf(sc.Permissions); joins {
+		c.serveJoin(sc, nc, j)
+		return
+	}
+	c.announce(sc)
 	if c.overLimit {
 		_ = nc.Reject(gossh.ResourceShortage, fmt.Sprintf(
 			"you have more than %d connections open; close some", c.srv.cfg.Limits.ConnectionsPerPrincipal))

@@ -95,7 +95,7 @@ func (s *session) request(r *gossh.Request) (ok bool, run func()) {
 	switch r.Type {
 	case "pty-req":
 		tty, err := parsePTY(r.Payload)
-		if err != nil || s.started || s.tty != nil {
+		if err != nil || s.started || s.tty != nil || s.limits().NoPTY {
 			return false, nil
 		}
 		s.tty = tty
@@ -112,7 +112,7 @@ func (s *session) request(r *gossh.Request) (ok bool, run func()) {
 	case "eow@openssh.com":
 		return s.outputClosed(), nil
 	case "auth-agent-req@openssh.com":
-		return s.askAgent(), nil
+		return !s.limits().NoAgent && s.askAgent(), nil
 	case "shell", "exec", "subsystem":
 		return s.start(r)
 	}
@@ -133,7 +133,10 @@ func (s *session) start(r *gossh.Request) (bool, func()) {
 		}
 	}
 	var run func()
-	switch {
+	switch forced := s.limits().Command; {
+	case forced != "":
+		s.forced(arg)
+		run = func() { s.run("exec", forced) }
 	case r.Type == "subsystem":
 		if run = s.subsystem(arg); run == nil {
 			return false, nil

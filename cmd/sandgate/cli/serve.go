@@ -28,7 +28,8 @@ const defaultSSH = "127.0.0.1:2222"
 type serveFlags struct {
 	state, ssh, http, engine, runtime, network string
 	warm                                       int
-	quota                                      []string
+	quota, orgQuota                            []string
+	trust                                      trustConfig
 	sshCompat                                  bool
 	sshLimits                                  []string
 	auditLog                                   string
@@ -71,6 +72,9 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.runtime, "default-runtime", "", "runtime of sandboxes that name none (default base:latest)")
 	fl.IntVar(&f.warm, "warm", 0, "how many sandboxes of the default runtime to keep ready, at about 20 MiB each")
 	fl.StringSliceVar(&f.quota, "member-quota", nil, "what one member may have at a time: sandboxes=20,memory=16Gi,cpu=8,disk=50Gi,saved=20Gi")
+	fl.StringSliceVar(&f.orgQuota, "org-quota", nil, "what one org may have at a time, whoever makes it, as --member-quota; see: sandgate project --help")
+	fl.StringVar(&f.trust.authorities, "trusted-user-ca", "", "file of certificate authorities whose user certificates open the door; docs/keys.md says which options it takes")
+	fl.StringVar(&f.trust.revoked, "revoked-keys", "", "file of keys and certificates that open nothing: a list, or a KRL of ssh-keygen -k")
 	fl.StringVar(&f.network, "network", "auto", "whether sandboxes may be given a network: auto (where this host can) or off")
 	f.sessions.register(fl)
 	fl.BoolVar(&f.verbose, "verbose", false, "log every request")
@@ -92,7 +96,11 @@ func (f *serveFlags) config(stderr io.Writer) (serverConfig, error) {
 	if f.warm < 0 || f.warm > 1000 {
 		return serverConfig{}, fault.InvalidField("--warm", "must be 0 to 1000")
 	}
-	quota, err := parseQuota(f.quota)
+	quota, err := parseQuota("--member-quota", f.quota)
+	if err != nil {
+		return serverConfig{}, err
+	}
+	orgQuota, err := parseQuota("--org-quota", f.orgQuota)
 	if err != nil {
 		return serverConfig{}, err
 	}
@@ -105,6 +113,7 @@ func (f *serveFlags) config(stderr io.Writer) (serverConfig, error) {
 		return serverConfig{}, err
 	}
 	cfg := serverConfig{
+		orgQuota: orgQuota, trust: f.trust,
 		quota: quota, sessions: sessions, limits: limits, auditLog: f.auditLog, auditCommands: f.auditCommands,
 		warm: f.warm, noNetwork: f.network == "off",
 		state: state, ssh: f.ssh, sshCompat: f.sshCompat, http: f.http, engine: f.engine, runtime: f.runtime,
@@ -117,8 +126,8 @@ func (f *serveFlags) config(stderr io.Writer) (serverConfig, error) {
 	return cfg, nil
 }
 
-// parseQuota reads what --member-quota says.
-func parseQuota(items []string) (q sandbox.Quota, err error) {
+// parseQuota reads what the flag of a quota says.
+func parseQuota(flag string, items []string) (q sandbox.Quota, err error) {
 	for _, item := range items {
 		name, value, _ := strings.Cut(item, "=")
 		switch name {
@@ -139,7 +148,7 @@ func parseQuota(items []string) (q sandbox.Quota, err error) {
 			err = errors.New("use sandboxes, memory, cpu, disk and saved")
 		}
 		if err != nil {
-			return q, fault.InvalidField("--member-quota", "%q: %v", item, err)
+			return q, fault.InvalidField(flag, "%q: %v", item, err)
 		}
 	}
 	return q, nil

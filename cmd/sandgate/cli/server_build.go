@@ -38,6 +38,9 @@ type serverConfig struct {
 	quota   sandbox.Quota
 	warm    int // sandboxes of the default runtime kept ready
 	limits  sshgw.Limits
+	// orgQuota bounds what one org has, trust is whom the server believes.
+	orgQuota sandbox.Quota
+	trust    trustConfig
 	// sessions says how long sessions are kept, and what is recorded of them.
 	sessions sessionConfig
 	// auditLog is a file, "off", or empty for the default.
@@ -145,6 +148,10 @@ func newServer(ctx context.Context, cfg serverConfig) (_ *server, err error) {
 		DefaultLimits: defaultLimits(), StopGrace: time.Second, Log: cfg.log,
 	}
 	cfg.sessions.apply(&ec)
+	ec.OrgQuota = cfg.orgQuota
+	if ec.Trust, err = s.openTrust(); err != nil {
+		return nil, err
+	}
 	ec.MemberQuota, ec.DiskFloor = cfg.quota, diskFloor(string(cfg.state))
 	if s.network != nil {
 		ec.Egress = s.network

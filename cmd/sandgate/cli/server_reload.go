@@ -73,7 +73,11 @@ func (s *server) reloadHostKeys(context.Context) (string, error) {
 		return "", err
 	}
 	if s.gate != nil {
-		if err := s.gate.SetHostKeys(all); err != nil {
+		shown, err := s.shownKeys(all)
+		if err != nil {
+			return "", err
+		}
+		if err := s.gate.SetHostKeys(shown); err != nil {
 			return "", err
 		}
 	}

@@ -135,14 +135,26 @@ func (s *server) openGate() error {
 func (s *server) gateway() (*sshgw.Server, error) {
 	// Only in-process doors reach this handler, and they say who is there.
 	commands := s.handler(nil)
+	hostKeys, err := s.shownKeys(s.identity())
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Unavailable, "%v", err)
+	}
 	return sshgw.New(sshgw.Config{
-		HostKeys: s.identity(),
+		HostKeys: hostKeys,
 		Authenticate: func(ctx context.Context, key ssh.PublicKey) (keys.Principal, error) {
 			return s.engine.AuthenticateKey(ctx, ssh.FingerprintSHA256(key), "ssh")
 		},
+		Certificate: func(ctx context.Context, cert *ssh.Certificate) (keys.Principal, error) {
+			return s.engine.AuthenticateCertificate(ctx, cert, "ssh")
+		},
+		Join:    s.engine.Join,
 		Recheck: s.engine.Recheck,
-		Proven:  func(ctx context.Context, p keys.Principal) { s.engine.KeyUsed(ctx, p.KeyID) },
-		As:      func(p keys.Principal) sandbox.Operations { return s.engine.As(p) },
+		Proven: func(ctx context.Context, p keys.Principal) {
+			if p.Certificate == (keys.Certificate{}) {
+				s.engine.KeyUsed(ctx, p.KeyID)
+			}
+		},
+		As: func(p keys.Principal) sandbox.Operations { return s.engine.As(p) },
 		Commands: func(ctx context.Context, cio sshgw.CommandIO, args []string) int {
 			return remoteCommand(ctx, cio, commands, s.sshLn.Addr().String(), args)
 		},
