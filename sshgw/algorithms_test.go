@@ -10,7 +10,7 @@ import (
 
 // A client with nothing but encrypt-and-MAC gets in where that was asked for,
 // and nowhere else. Those with something better do not notice.
-func TestCompat(t *testing.T) {
+func TestP29Compat(t *testing.T) {
 	dial := func(g *gateway, mac string) error {
 		config := g.clientConfig("box", "alice")
 		// AES-GCM brings its own authentication.

@@ -57,6 +57,15 @@ func TestP11VanishedClient(t *testing.T) {
 			eventually(t, fmt.Sprintf("%s %v: the end of the process", opts[0], sig), func() bool { return !alive(pid) })
 		}
 	}
+	// A person at a terminal, with a command of its own.
+	p := g.person(t, "box@gw", "echo pid=$$.; exec sleep 1000")
+	p.out.waitFor(t, ".\r\n")
+	sleeper, err := strconv.Atoi(strings.SplitN(p.afterLast("pid="), ".", 2)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.types("\r~.")
+	eventually(t, "~.: the end of the process", func() bool { return !alive(sleeper) })
 	// One that ignores the hangup is killed.
 	cmd, pid := startMarked(t, g, []string{"-T"}, "trap '' HUP; echo pid=$$; while :; do sleep 0.1; done")
 	_ = cmd.Process.Kill()
