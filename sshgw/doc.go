@@ -28,8 +28,9 @@
 //     one of their sandboxes reaches the sandbox; "ssh sandgate@gw", a name that
 //     no sandbox can have, is the way round. And a shell command for a sandbox
 //     that is gone reaches the command tree: CommandIO.Fallback tells.
-//   - "ref+session" asks for a named session of a sandbox and never falls back
-//     to the control account.
+//   - "ref+session" asks for a named session of a sandbox, "ref+~user" for
+//     another user inside it, and "ref+root" for its root; both parts may come,
+//     in either order. None of them falls back to the control account.
 //
 // # What ends where
 //
@@ -46,9 +47,21 @@
 // its end is not known (the connection to the sandbox was lost, the gateway is
 // stopping). It is never 0.
 //
+// # Sessions
+//
+// A shell on a terminal, and whatever runs on one under a session's name, is a
+// session of the Engine: it outlives its client, and others may share it. What
+// the client wants of it comes in environment variables (SANDGATE_SESSION,
+// SANDGATE_RECORD), which are not passed on. A client that was detached reads
+// how to come back, and its status is 0.
+//
+// What a client is told goes to standard error until the session is drawn, and
+// is the title of its terminal from then on.
+//
 // # A client that vanishes
 //
-// Its processes are hung up: SIGHUP, then SIGKILL after a grace period to what
-// is left of the process group; what called setsid lives on. When it is the
-// gateway that goes away, processes are only detached and go on.
+// Its sessions are detached. Its other processes are hung up: SIGHUP, then
+// SIGKILL after a grace period to what is left of the process group; what called
+// setsid lives on. When it is the gateway that goes away, sessions are left at
+// once, and processes are only detached and go on.
 package sshgw
