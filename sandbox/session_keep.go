@@ -79,7 +79,12 @@ func (ls *liveSession) keep(ctx context.Context) {
 // mind follows the process until its end, which it has recorded, or until ctx
 // ends.
 func (ls *liveSession) mind(ctx context.Context) error {
-	out, from := guest.Output{Stdout: touchWriter{io.Discard, ls.touch}, Hold: guest.HoldNever}, int64(ahead)
+	ls.mu.Lock()
+	out, from := guest.Output{Stdout: touchWriter{io.Discard, ls.touch}, Hold: guest.HoldNever}, ls.seen
+	ls.mu.Unlock()
+	if from == 0 {
+		from = ahead
+	}
 	if ls.tap != nil {
 		out, from = tapOutput(ls.tap, ls.touch), ls.tapFrom
 	}
@@ -93,6 +98,9 @@ func (ls *liveSession) mind(ctx context.Context) error {
 	if ls.tap != nil {
 		ls.tapFrom = cur.Offset()
 	}
+	ls.mu.Lock()
+	ls.seen = max(ls.seen, cur.Offset())
+	ls.mu.Unlock()
 	if err != nil {
 		return err
 	}

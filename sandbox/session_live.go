@@ -39,6 +39,7 @@ type liveSession struct {
 	detachedAt time.Time // zero while somebody controls it
 	tap        sessionTap
 	tapFrom    int64   // up to where the tap has the output
+	seen       int64   // up to where the last client had it; 0 when that is not known
 	facts      []Event // not on record yet
 	unsaved    bool    // the record is not what it should be
 	saving     bool
@@ -132,6 +133,10 @@ func (ls *liveSession) leave(v *viewer, reason string) {
 		return
 	}
 	ls.viewers = slices.Delete(slices.Clone(ls.viewers), i, i+1)
+	if p := v.proc.Load(); p != nil {
+		cur, _, _ := p.current()
+		ls.seen = max(ls.seen, cur.Offset()) // what is printed before the keeper comes counts
+	}
 	if v.told {
 		ls.facts = append(ls.facts, ls.detachEvent(v, ls.name(), reason))
 		for _, other := range ls.viewers {

@@ -28,6 +28,7 @@ type box struct {
 	points     map[string]files // checkpoints by name
 	jobs       map[string]bool  // by id: true while it must be running
 	commands   []command
+	sessions   sessions
 	atWork     bool   // a command whose end nobody was told may run on
 	maybePoint string // a checkpoint that may be there or not
 }
@@ -152,6 +153,7 @@ func (r *run) learn() {
 	for id, b := range r.model.boxes {
 		r.learnPoints(b)
 		r.learnCommands(b)
+		r.checkSessions(b)
 		for j, running := range b.jobs {
 			job, err := r.jobOps().Job(r.ctx(), j, 0)
 			if err != nil || (running && b.statuses.is(up) && job.Status != sandbox.JobRunning) {
@@ -239,6 +241,7 @@ func (r *run) check() {
 		for _, c := range b.commands {
 			r.checkCommand(c)
 		}
+		r.checkSessions(b)
 	}
 	r.checkHost(live)
 	r.checkLayers()

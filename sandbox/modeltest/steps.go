@@ -40,6 +40,8 @@ func (r *run) steps() []step {
 		{"execute", 14, any, (*run).execute},
 		{"start job", 5, any, (*run).startJob},
 		{"stop job", 4, any, (*run).stopJob},
+		{"use session", 10, any, (*run).useSession},
+		{"rename session", 2, any, (*run).renameSession},
 		{"pause", 7, any, (*run).pause},
 		{"resume", 5, any, (*run).resume},
 		{"death", 3, any, (*run).death},
@@ -123,7 +125,8 @@ func (r *run) create() {
 
 func (r *run) add(id string, f files) {
 	r.note("   %s", id)
-	r.model.boxes[id] = &box{id: id, statuses: only(up), files: f, points: map[string]files{}, jobs: map[string]bool{}}
+	r.model.boxes[id] = &box{id: id, statuses: only(up), files: f, points: map[string]files{}, jobs: map[string]bool{},
+		sessions: sessions{live: map[string]*session{}, exits: map[string]int{}}}
 }
 
 func (r *run) delete() {
@@ -153,8 +156,11 @@ func (b *box) perhapsWoken() {
 	b.statuses[up] = true
 }
 
-// loseJobs notes that jobs may have ended.
-func (b *box) loseJobs() { clear(b.jobs) }
+// loseJobs notes that jobs and sessions may have ended.
+func (b *box) loseJobs() {
+	clear(b.jobs)
+	b.sessions.unsure()
+}
 
 func (r *run) write() {
 	b, name, content := r.pick(), r.name(), r.content()

@@ -239,4 +239,7 @@ func (s *Screen) saveCursor() { s.page().saved = s.cur }
 func (s *Screen) restoreCursor() {
 	s.cur = s.page().saved
 	s.pen = s.styles[s.cur.style]
+	if s.cur.origin {
+		s.cur.y = min(max(s.cur.y, s.top), s.end-1)
+	}
 }

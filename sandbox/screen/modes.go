@@ -18,8 +18,11 @@ const (
 	keypad
 )
 
-// autoWrap is the place of mode 7.
-const autoWrap = 2
+// The places of modes 7 and 25.
+const (
+	autoWrap   = 2
+	showCursor = 4
+)
 
 // privateModes are the modes that are kept, by their place in a modeSet. Those
 // that make a terminal say something by itself when they are set are not.
@@ -170,6 +173,7 @@ func (m *Modes) Off() []byte {
 		}
 		if i == 0 && m.screen != 0 {
 			b = appendPrivate(b, m.screen, false)
+			m.pen, m.sets = true, true // those of the other screen come back
 		}
 	}
 	b = m.set.append(b, true)
@@ -211,8 +215,13 @@ func (m *Modes) escape(between, final byte) {
 		*m = Modes{}
 	case final == '=' || final == '>':
 		m.set.set(keypad, final == '=')
+	case final == '8':
+		m.restored()
 	}
 }
+
+// restored notes that what was saved has come back, whatever that was.
+func (m *Modes) restored() { m.pen, m.sets, m.region = true, true, true }
 
 func (m *Modes) csi(c *sequence) {
 	first := c.at(0, 0)
@@ -234,7 +243,10 @@ func (m *Modes) csi(c *sequence) {
 			case 47, 1047, 1049:
 				if m.screen = mode; c.final == 'l' {
 					m.screen = 0
+					m.restored()
 				}
+			case 1048:
+				m.restored()
 			case 6:
 				m.region = m.region || c.final == 'h'
 			default:
@@ -248,8 +260,10 @@ func (m *Modes) csi(c *sequence) {
 	case c.prefix != 0:
 	case c.final == 'm':
 		m.pen = c.params[c.n-1] != 0 || c.n > 1
+	case c.final == 'u':
+		m.restored()
 	case c.final == 'r':
-		m.region = c.given != 0
+		m.region = m.region || c.given != 0
 	case c.final == 'h' || c.final == 'l':
 		switch first {
 		case 4:

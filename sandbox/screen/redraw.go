@@ -46,7 +46,9 @@ type canvas struct {
 	b          []byte
 	rows, cols int // of the terminal that is drawn on
 	same       bool
-	style      uint16 // in use there
+	style      uint16 // in use there, and what follows too
+	sets       [4]byte
+	shift      uint8
 }
 
 func (d *canvas) number(n int) { d.b = strconv.AppendInt(d.b, int64(n), 10) }
@@ -68,8 +70,8 @@ func (d *canvas) pen(style uint16) {
 	}
 }
 
-// cells draws cells, and returns how many columns they took.
-func (d *canvas) cells(cells []cell) (width int) {
+// cells draws cells.
+func (d *canvas) cells(cells []cell) {
 	for _, c := range cells {
 		if c.rest {
 			continue
@@ -77,14 +79,11 @@ func (d *canvas) cells(cells []cell) (width int) {
 		d.pen(c.style)
 		if c.r == 0 {
 			d.b = append(d.b, ' ')
-			width++
 			continue
 		}
 		d.b = append(d.b, string(c.r)...)
 		d.b = append(d.b, d.s.marks[c.marks]...)
-		width += int(c.width)
 	}
-	return width
 }
 
 // used is how many cells of a line show anything.
@@ -97,51 +96,89 @@ func used(cells []cell) int {
 }
 
 // main draws the lines of the main screen and those that have scrolled away,
-// and returns where the cursor is then.
+// and returns where its cursor is then.
 func (d *canvas) main(cur cursor) (y, x int) {
 	s := d.s
 	page := s.pages[0].lines
 	last := len(page) - 1
-	if d.rows != s.rows {
+	if !d.same {
 		for last > cur.y && used(page[last].cells) == 0 {
 			last--
 		}
 	}
 	lines := append(append([]line(nil), s.away...), page[:last+1]...)
-	row := 0 // of the terminal, had it no upper end
-	column := 0
+	var at flow
+	at.cols = d.cols
+	into := false
 	for i, l := range lines {
 		n := used(l.cells)
-		joined := l.wrapped && i < len(lines)-1
+		joined := l.wrapped && i < len(lines)-1 && used(lines[i+1].cells) > 0
 		if joined {
 			n = len(l.cells) // up to where it went on
-			if n > 0 && l.cells[n-1] == (cell{}) {
+			if l.cells[n-1] == (cell{}) && lines[i+1].cells[0].width == 2 {
 				n-- // a wide character did not fit
 			}
 		}
-		if i == len(s.away)+cur.y {
-			at := column + cur.x
-			y, x = row+at/d.cols, at%d.cols
+		d.cells(l.cells[:n])
+		if into && d.same && n < d.cols {
+			// A line that is wrapped into may have been given the background
+			// of its first character.
+			d.pen(0)
+			d.b = append(d.b, "\x1b[K"...)
 		}
-		width := d.cells(l.cells[:n])
-		if column += width; joined {
+		into = joined
+		for column, c := range l.cells {
+			if i == len(s.away)+cur.y && column == cur.x {
+				if y, x = at.next(); c.rest {
+					y, x = at.row, at.column-1
+				}
+			}
+			if column < n && !c.rest {
+				at.take(max(int(c.width), 1))
+			} else if column >= n && i == len(s.away)+cur.y && column < cur.x {
+				at.take(1) // to where the cursor is, in what is blank
+			}
+		}
+		if joined {
 			continue
 		}
-		row += max(column-1, 0) / d.cols
-		column = 0
 		if i < len(lines)-1 {
 			d.pen(0) // or the new line gets the background
 			d.b = append(d.b, "\r\n"...)
-			row++
+			at.row, at.column = at.row+1, 0
 		}
 	}
 	d.pen(0)
-	return min(max(y-max(row-d.rows+1, 0), 0), d.rows-1), x
+	if d.same { // each line is a row, and the cursor may wait at the margin
+		y, x, at.row = len(s.away)+cur.y, cur.x, len(lines)-1
+	}
+	return min(max(y-max(at.row-d.rows+1, 0), 0), d.rows-1), x
+}
+
+// flow follows where printed text goes on a terminal without a lower end.
+type flow struct{ cols, row, column int }
+
+// take prints a character.
+func (f *flow) take(width int) {
+	if f.column+width > f.cols {
+		f.row, f.column = f.row+1, 0
+	}
+	f.column += width
+}
+
+// next is where the next character goes, when it is not at the margin.
+func (f *flow) next() (row, column int) {
+	if f.column == f.cols {
+		return f.row + 1, 0
+	}
+	return f.row, f.column
 }
 
 // alternate draws the alternate screen.
 func (d *canvas) alternate() {
 	s := d.s
+	d.charsets(cursor{})
+	d.pen(0) // or erasing leaves the background
 	d.b = append(d.b, "\x1b[?7l\x1b[2J"...)
 	for y := range min(s.rows, d.rows) {
 		cells := s.pages[1].lines[y].cells
@@ -170,32 +207,38 @@ func (d *canvas) keys(p *page) {
 
 // place puts the cursor somewhere, with all that belongs to it.
 func (d *canvas) place(y, x int, c cursor) {
+	d.charsets(c)
+	d.goTo(y, x)
+	d.pen(c.style)
+}
+
+// charsets changes to the character sets of a cursor.
+func (d *canvas) charsets(c cursor) {
 	for i, set := range c.sets {
-		if set != 0 && set != 'B' && set >= 0x30 && set < 0x7f {
+		if set < 0x30 || set >= 0x7f {
+			set = 'B'
+		}
+		if d.sets[i] == 0 {
+			d.sets[i] = 'B'
+		}
+		if set != d.sets[i] {
 			d.b = append(d.b, esc, '('+byte(i), set)
+			d.sets[i] = set
 		}
 	}
+	if c.shift == d.shift {
+		return
+	}
+	d.shift = c.shift
 	switch c.shift {
+	case 0:
+		d.b = append(d.b, 0x0f)
 	case 1:
 		d.b = append(d.b, 0x0e)
 	case 2:
 		d.b = append(d.b, "\x1bn"...)
 	case 3:
 		d.b = append(d.b, "\x1bo"...)
-	}
-	d.goTo(y, x)
-	d.pen(c.style)
-}
-
-// plainSets goes back to the sets that text is drawn with.
-func (d *canvas) plainSets(c cursor) {
-	for i, set := range c.sets {
-		if set != 0 && set != 'B' {
-			d.b = append(d.b, esc, '('+byte(i), 'B')
-		}
-	}
-	if c.shift != 0 {
-		d.b = append(d.b, 0x0f)
 	}
 }
 
@@ -205,7 +248,6 @@ func (d *canvas) finish(p *page, y, x int) {
 	saved := p.saved
 	d.place(min(saved.y, d.rows-1), min(saved.x, d.cols-1), saved)
 	d.b = append(d.b, "\x1b7"...)
-	d.plainSets(saved)
 	if s.tabsMoved && d.same {
 		d.b = append(d.b, "\x1b[3g"...)
 		for col, set := range s.tabs {
@@ -226,39 +268,38 @@ func (d *canvas) finish(p *page, y, x int) {
 		d.number(int(s.style))
 		d.b = append(d.b, " q"...)
 	}
-	wrap := s.cur.wrap && d.same
-	if wrap { // printing the last character again is what makes the next one wrap
+	if d.same {
+		if s.top != 0 || s.end != s.rows {
+			d.b = append(d.b, "\x1b["...)
+			d.number(s.top + 1)
+			d.b = append(d.b, ';')
+			d.number(s.end)
+			d.b = append(d.b, 'r')
+		}
+		if s.cur.origin {
+			d.b = append(d.b, "\x1b[?6h"...)
+			y -= s.top
+		}
+	}
+	if s.cur.wrap && d.same {
+		// Printing the last character again is what makes the next one wrap.
 		cells := p.lines[s.cur.y].cells
 		from := s.cols - 1
 		if cells[from].rest && from > 0 {
 			from--
 		}
+		d.charsets(cursor{})
 		d.goTo(y, from)
 		d.cells(cells[from:])
-	}
-	visible := s.modes.has(4)
-	modes := s.modes
-	modes.set(4, false) // it is hidden now
-	d.b = modes.append(d.b, false)
-	if (s.top != 0 || s.end != s.rows) && d.same {
-		d.b = append(d.b, "\x1b["...)
-		d.number(s.top + 1)
-		d.b = append(d.b, ';')
-		d.number(s.end)
-		d.b = append(d.b, 'r')
-		wrap = false // it has moved the cursor
-	}
-	if s.cur.origin && d.same {
-		d.b = append(d.b, "\x1b[?6h"...)
-		y -= s.top
-		wrap = false
-	}
-	if wrap {
-		cur := s.cur
-		d.pen(cur.style)
 	} else {
-		d.place(y, x, s.cur)
+		d.goTo(y, x)
 	}
+	visible := s.modes.has(showCursor)
+	modes := s.modes
+	modes.set(showCursor, false) // it is hidden now
+	d.b = modes.append(d.b, false)
+	d.charsets(s.cur)
+	d.pen(s.cur.style)
 	if visible {
 		d.b = append(d.b, "\x1b[?25h"...)
 	}

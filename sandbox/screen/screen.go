@@ -139,8 +139,10 @@ func (s *Screen) Write(b []byte) (int, error) {
 		switch {
 		case s.parser.state == ground:
 			s.pending, s.long = s.pending[:0], false
-		case before == ground || s.parser.state == escState && before != strEsc:
+		case before == ground, c == esc && s.parser.state == escState, c&0xc0 != 0x80 && s.parser.state == runeState:
 			s.pending, s.long = append(s.pending[:0], c), false
+		case c < 0x20 && c != esc && s.parser.state <= csiIgnore:
+			// It was obeyed at once.
 		case len(s.pending) < maxPending:
 			s.pending = append(s.pending, c)
 		default:
