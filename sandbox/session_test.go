@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/sandgate/sandgate/keys"
 	"github.com/sandgate/sandgate/sandbox"
+	"github.com/sandgate/sandgate/sandbox/driver/fake"
 	"github.com/sandgate/sandgate/sandbox/fault"
 	"github.com/sandgate/sandgate/sandbox/guest"
 )
@@ -335,4 +337,38 @@ func TestOpenTogether(t *testing.T) {
 			t.Errorf("exit %+v, %v", exit, err)
 		}
 	}
+}
+
+func outputTo(w io.Writer) guest.Output { return guest.Output{Stdout: w} }
+
+func writeFile(t *testing.T, path string) {
+	t.Helper()
+	must(t, os.WriteFile(path, nil, 0o600))
+}
+
+// waitFile waits until a program has made a file.
+func waitFile(t *testing.T, path string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		_, err := os.Stat(path)
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// processes asks the guest of a sandbox what it keeps.
+func (w *world) processes(id string) []guest.Info {
+	w.t.Helper()
+	stream, err := fake.New(fake.Config{Host: w.host}).Dial(w.t.Context(), id)
+	must(w.t, err)
+	conn, err := guest.Connect(w.t.Context(), stream)
+	must(w.t, err)
+	defer conn.Close()
+	list, err := conn.List(w.t.Context())
+	must(w.t, err)
+	return list
 }
