@@ -20,11 +20,23 @@ func mainCommand() int {
 		StdinTTY: term.IsTerminal(os.Stdin.Fd()), StdoutTTY: term.IsTerminal(os.Stdout.Fd()), StderrTTY: term.IsTerminal(os.Stderr.Fd()),
 		Getenv: os.Getenv, Local: true, Client: localClient,
 	}
+	if env.StdinTTY {
+		env.Raw = rawStdin
+	}
 	if d, err := chooseState("", os.Getenv); err == nil {
 		env.StateDir = filepath.Join(string(d), "client")
 	}
 	return run(context.Background(), env, os.Args[1:],
-		newServeCommand(), newStopCommand(), newDemoCommand(), newDoctorCommand(), newNetdCommand())
+		newServeCommand(), newStopCommand(), newDemoCommand(), newDoctorCommand(), newNetdCommand(), newHostKeyCommand(env))
+}
+
+// rawStdin makes standard input raw.
+func rawStdin() (restore func(), err error) {
+	before, err := term.MakeRaw(os.Stdin.Fd())
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = term.Restore(os.Stdin.Fd(), before) }, nil
 }
 
 // localClient connects to the server at host; without one to this machine's
@@ -63,6 +75,14 @@ func remoteCommand(ctx context.Context, cio sshgw.CommandIO, handler http.Handle
 		Client: func(context.Context, string) (*api.Client, error) {
 			return api.NewClient(api.InProcess(handler, cio.Principal)), nil
 		},
+	}
+	if tty {
+		// The program at the other end is raw already, and takes its terminal
+		// back when this command ends.
+		env.Raw = func() (func(), error) {
+			cio.TTY.SetRaw()
+			return func() {}, nil
+		}
 	}
 	if cio.Fallback {
 		env.LostUser = cio.User

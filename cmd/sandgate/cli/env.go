@@ -22,6 +22,9 @@ type Env struct {
 	Stderr io.Writer
 	// Which of them are terminals.
 	StdinTTY, StdoutTTY, StderrTTY bool
+	// Raw has the terminal hand on every key as it is pressed, until restore is
+	// called; nil where there is none.
+	Raw func() (restore func(), err error)
 
 	Getenv func(string) string
 
