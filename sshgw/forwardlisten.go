@@ -32,8 +32,9 @@ type listenerKey struct {
 
 // listeners are the listeners of one connection.
 type listeners struct {
-	mu   sync.Mutex
-	open map[listenerKey]context.CancelFunc
+	mu        sync.Mutex
+	open      map[listenerKey]context.CancelFunc
+	cancelled time.Time // when the client cancelled one last
 }
 
 // listenTCP answers tcpip-forward. Who listens is decided by the host that is
@@ -143,9 +144,15 @@ func (c *conn) listen(sc *gossh.ServerConn, r guest.ListenRequest) (l guest.List
 	return l, d, release
 }
 
-// settleListeners waits a moment for what this connection has just cancelled to
-// be closed in the sandbox too.
+// settleListeners waits a moment where the client has just cancelled a
+// listener, for that to be closed in the sandbox too.
 func (c *conn) settleListeners(ctx context.Context) {
+	c.listeners.mu.Lock()
+	recent := time.Since(c.listeners.cancelled) < 5*time.Second
+	c.listeners.mu.Unlock()
+	if !recent {
+		return
+	}
 	t := time.NewTimer(100 * time.Millisecond)
 	defer t.Stop()
 	select {
@@ -258,5 +265,8 @@ func (c *conn) cancelListener(key listenerKey) bool {
 		return false
 	}
 	cancel()
+	c.listeners.mu.Lock()
+	c.listeners.cancelled = time.Now()
+	c.listeners.mu.Unlock()
 	return true
 }

@@ -129,7 +129,10 @@ func (s *session) drive(p sandbox.Process) (guest.Exit, error) {
 }
 
 // startHere starts a command of the command tree.
-func (s *session) startHere(d door, _, command string) (sandbox.Process, func(), error) {
+func (s *session) startHere(d door, kind, command string) (sandbox.Process, func(), error) {
+	if kind == subsystemSFTP {
+		return nil, nil, fault.New(fault.Invalid, "there are no files here: connect as <sandbox>@gateway")
+	}
 	args, err := splitCommand(command)
 	if err != nil {
 		return nil, nil, err
@@ -148,9 +151,13 @@ func (s *session) startInside(d door, kind, command string) (p sandbox.Process, 
 		out.Stdout = sc
 	}
 	agent, stop := s.forwardAgent(d, "")
-	p, err = d.ops.Start(s.ctx, d.ref, guest.Command{
+	cmd := guest.Command{
 		Label: "ssh " + kind, Script: command, User: d.account, Env: slices.Concat(s.env.vars, agent), TTY: s.terminal(),
-	}, out)
+	}
+	if kind == subsystemSFTP {
+		cmd.Builtin, cmd.TTY = guest.BuiltinSFTP, nil
+	}
+	p, err = d.ops.Start(s.ctx, d.ref, cmd, out)
 	switch {
 	case err != nil:
 		up(false)
