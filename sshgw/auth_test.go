@@ -24,7 +24,7 @@ import (
 
 // P1: whoever merely offers a key is not its owner, in whatever order, and
 // offering counts as no use.
-func TestOfferedKeyIsNotIdentity(t *testing.T) {
+func TestP01OfferedKeyIsNotIdentity(t *testing.T) {
 	g := newGateway(t)
 	// The public half alone: the client offers bob and cannot sign.
 	pub, err := os.ReadFile(filepath.Join(g.dir, "bob.pub"))
@@ -77,7 +77,7 @@ func TestKeyRefusalIsSaid(t *testing.T) {
 
 // P15: an agent with many keys gets in with the last one, and is told nothing
 // about the others once it is known that they are only companions.
-func TestManyKeys(t *testing.T) {
+func TestP15ManyKeys(t *testing.T) {
 	g := newGateway(t)
 	sock := filepath.Join(g.dir, "agent.sock")
 	l, err := net.Listen("unix", sock)
@@ -132,7 +132,7 @@ func TestManyKeys(t *testing.T) {
 }
 
 // P3: certificates are refused, whoever signed them, and whatever they say.
-func TestCertificateRefused(t *testing.T) {
+func TestP03CertificatesAreOff(t *testing.T) {
 	g := newGateway(t)
 	for _, c := range []struct{ name, key, ca string }{
 		{"signed by itself", "stranger", "stranger"},
