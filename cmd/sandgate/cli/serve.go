@@ -159,9 +159,9 @@ func serve(cmd *cobra.Command, f serveFlags) error {
 	// second one ends at once, and SIGHUP reloads.
 	hup, ignore := hangups()
 	defer ignore()
-	ctx, stop := signal.NotifyContext(context.WithoutCancel(cmd.Context()), os.Interrupt, unix.SIGTERM)
+	ctx, stop := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	defer stop()
-	context.AfterFunc(ctx, stop)
+	defer endOnSignals(stop)()
 	ready := takeReady()
 	cfg, err := f.config(cmd.ErrOrStderr())
 	if err != nil {
@@ -196,6 +196,31 @@ func serve(cmd *cobra.Command, f serveFlags) error {
 	}
 	go s.reloadOnHangup(ctx, hup, stop)
 	return s.run(ctx)
+}
+
+// endOnSignals calls end at the first signal to end, and ends this process the
+// hard way at the second one. done ends that.
+func endOnSignals(end func()) (done func()) {
+	signals, over := make(chan os.Signal, 2), make(chan struct{})
+	signal.Notify(signals, os.Interrupt, unix.SIGTERM)
+	go func() {
+		for n := 1; ; n++ {
+			select {
+			case <-over:
+				return
+			case s := <-signals:
+				end()
+				if number, ok := s.(unix.Signal); ok && n > 1 {
+					signal.Reset(s)
+					_ = unix.Kill(os.Getpid(), number)
+				}
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(over)
+	}
 }
 
 // greet says where the server is and how to know it.
