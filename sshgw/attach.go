@@ -26,6 +26,9 @@ func (s *session) attach(d door, command string) (guest.Exit, error) {
 	if s.tty == nil {
 		return none, fault.New(fault.Invalid, "a session needs a terminal: ssh -t %s+%s@gw; to run a command without one, leave out \"+%s\"", d.ref, d.session, d.session)
 	}
+	if s.limits().Command != "" { // what runs in a session may be anything else
+		return none, fault.New(fault.Denied, "your key runs one command and takes up no session; leave out \"+%s\"", d.session)
+	}
 	r, err := s.wants.request(d.session)
 	if err != nil {
 		return none, err

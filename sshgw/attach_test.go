@@ -13,6 +13,7 @@ import (
 
 	"github.com/creack/pty"
 
+	"github.com/sandgate/sandgate/keys"
 	"github.com/sandgate/sandgate/sandbox"
 )
 
@@ -189,6 +190,23 @@ func TestSessionNeedsTerminal(t *testing.T) {
 	if want := "sandgate: a session needs a terminal: ssh -t box+dev@gw; to run a command without one, leave out \"+dev\"\n"; r.stderr != want {
 		t.Errorf("stderr %q, want %q", r.stderr, want)
 	}
+}
+
+// Who may run one command does not get into a session, where others run.
+func TestForcedCommandTakesUpNoSession(t *testing.T) {
+	g := newGateway(t)
+	g.register(g.newKey("bound"), keys.Principal{ID: "alice", Role: keys.Member, Limits: keys.SessionLimits{Command: "echo forced"}})
+	p := g.person(t, "box+dev@gw")
+	p.shell()
+	for _, args := range [][]string{{"-tt", "box+dev@gw"}, {"-tt", "box+dev@gw", "true"}, {"-tt", "box+new@gw"}} {
+		r := run(t, g.sshAs("bound", args...), strings.NewReader("echo in\n"))
+		if r.status != exitNotStarted || r.stdout != "" || !strings.Contains(r.stderr, "sandgate: your key runs one command and takes up no session") {
+			t.Errorf("%q: status %d, stdout %q, stderr %q", args, r.status, r.stdout, r.stderr)
+		}
+	}
+	run(t, g.sshAs("bound", "-tt", "box@gw"), strings.NewReader("")).expect(t, 0, "forced\r\n")
+	p.types("exit\r")
+	p.ends()
 }
 
 // Two clients share a session; a third takes it for itself.
