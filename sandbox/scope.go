@@ -17,6 +17,7 @@ const (
 	startShell   operation = "Start a shell"
 	startCommand operation = "Start a command"
 	startFiles   operation = "Start a file transfer"
+	startSCP     operation = "Start scp"
 )
 
 // needs says which verb each operation needs; where there are several, any of
@@ -28,14 +29,16 @@ var needs = map[operation][]keys.Verb{
 	"Get":        nil, // without Read, who it is and how it is alone; see shownSandbox
 	"List":       nil,
 	"WaitStatus": nil,
+	"Countdown":  nil,
 	"Runtimes":   nil,
 	"Projects":   nil,
 
-	// Those of files may need to be told by scope as well as by verb.
+	// What is started decides; see startOperation.
 	"Start":         {keys.Shell, keys.Exec, keys.Files},
 	startShell:      {keys.Shell},
 	startCommand:    {keys.Exec},
 	startFiles:      {keys.Files},
+	startSCP:        {keys.Files, keys.Exec}, // a command where the sandbox has its own
 	"OpenSession":   {keys.Shell},
 	"RenameSession": {keys.Shell},
 	"DetachSession": {keys.Shell},
@@ -83,7 +86,6 @@ var needs = map[operation][]keys.Verb{
 	"Events":           {keys.Read},
 	"EventHistory":     {keys.Read},
 	"Subscribe":        {keys.Read},
-	"Countdown":        {keys.Read},
 	"Usage":            {keys.Read},
 	"Stats":            {keys.Read},
 	"Snapshot":         {keys.Read, keys.Create},
@@ -136,6 +138,8 @@ var needs = map[operation][]keys.Verb{
 // is meant for, and no wall between the two.
 func startOperation(cmd guest.Command) operation {
 	switch {
+	case cmd.Builtin == guest.BuiltinSCP:
+		return startSCP
 	case cmd.Builtin != "":
 		return startFiles
 	case cmd.Script == "" && len(cmd.Args) == 0:
