@@ -100,7 +100,7 @@ func newRoot(env Env, extra ...*cobra.Command) *cobra.Command {
 	root.SetCompletionCommandGroupID(groupServer)
 	add(root, groupSandbox, a.sandboxCommands()...)
 	add(root, groupSandbox, a.sandboxCommand())
-	add(root, groupAccess, a.sshCommand(), a.sessionCommand(), a.recordingCommand(), a.keyCommand(), a.projectCommand())
+	add(root, groupAccess, a.sshCommand(), a.configSSHCommand(), a.sessionCommand(), a.recordingCommand(), a.keyCommand(), a.projectCommand())
 	add(root, groupServer, a.auditCommand(), a.reloadCommand(), a.versionCommand())
 	add(root, groupServer, extra...)
 	return root

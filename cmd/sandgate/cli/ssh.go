@@ -62,8 +62,9 @@ already, so there is nothing to confirm. The exit code is that of the command;
 	return cmd
 }
 
-// sshUser is what may stand before the @: an id or a name, and a session.
-var sshUser = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*$`)
+// sshUser is what may stand before the @: an id or a name, a session and a user
+// of the sandbox.
+var sshUser = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+~-]*$`)
 
 // destination is how ssh reaches the gateway.
 type destination struct {
@@ -71,29 +72,54 @@ type destination struct {
 	host    string
 }
 
-// destination works out where the gateway of a server is, and makes its host
-// keys known to ssh where the server's word for them can be trusted more than
-// a first connection could: over the unix socket, and over HTTPS.
+// destination works out how ssh reaches the gateway of a server, and makes its
+// host keys known to ssh.
 func (a *app) destination(c *api.Client, info api.Info) (destination, error) {
+	g, err := a.gateway(c, info)
+	if err != nil {
+		return destination{}, err
+	}
+	d := destination{host: g.host}
+	if g.trusted && !g.viaSSH && len(info.HostKeys) > 0 {
+		path, err := rememberHostKeys(a.StateDir, net.JoinHostPort(g.host, g.port), info.HostKeys)
+		if err != nil {
+			return d, err
+		}
+		d.options = append(d.options, "-o", "UserKnownHostsFile="+path, "-o", "GlobalKnownHostsFile=none", "-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no")
+	}
+	if g.port != "" && (g.viaSSH || g.port != "22") {
+		d.options = append(d.options, "-p", g.port)
+	}
+	return d, nil
+}
+
+// gatewayAddress is where the gateway of a server is.
+type gatewayAddress struct {
+	host, port string
+	// viaSSH: the API came through the very gateway, and the same way leads in,
+	// with the names and keys that ssh knows for it. The port may be empty.
+	viaSSH bool
+	// trusted: the server's word for its host keys is worth more than that of a
+	// first connection.
+	trusted bool
+}
+
+// gateway works out where the gateway of a server is. Its host keys can be
+// taken from the server over the unix socket, HTTPS and ssh.
+func (a *app) gateway(c *api.Client, info api.Info) (gatewayAddress, error) {
 	reached, err := url.Parse(c.Host())
 	if err != nil {
 		reached = &url.URL{}
 	}
 	if reached.Scheme == "ssh" {
-		// The API came through the very gateway: the same way leads in, with
-		// the names and keys that ssh knows for it.
-		d := destination{host: reached.Hostname()}
-		if p := reached.Port(); p != "" {
-			d.options = []string{"-p", p}
-		}
-		return d, nil
+		return gatewayAddress{host: reached.Hostname(), port: reached.Port(), viaSSH: true, trusted: true}, nil
 	}
 	if info.SSH == "" {
-		return destination{}, fault.New(fault.Unavailable, "this server has no ssh gateway; start it with --ssh ADDRESS")
+		return gatewayAddress{}, fault.New(fault.Unavailable, "this server has no ssh gateway; start it with --ssh ADDRESS")
 	}
 	host, port, err := net.SplitHostPort(info.SSH)
 	if err != nil {
-		return destination{}, fault.Wrap(err, fault.Unavailable, "the server names %q as its ssh address, which is none", info.SSH)
+		return gatewayAddress{}, fault.Wrap(err, fault.Unavailable, "the server names %q as its ssh address, which is none", info.SSH)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		switch {
@@ -110,18 +136,7 @@ func (a *app) destination(c *api.Client, info api.Info) (destination, error) {
 			host, port = h, p
 		}
 	}
-	d := destination{host: host}
-	if a.Local && reached.Scheme != "http" && len(info.HostKeys) > 0 {
-		path, err := rememberHostKeys(a.StateDir, net.JoinHostPort(host, port), info.HostKeys)
-		if err != nil {
-			return d, err
-		}
-		d.options = append(d.options, "-o", "UserKnownHostsFile="+path, "-o", "GlobalKnownHostsFile=none", "-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no")
-	}
-	if port != "22" {
-		d.options = append(d.options, "-p", port)
-	}
-	return d, nil
+	return gatewayAddress{host: host, port: port, trusted: a.Local && reached.Scheme != "http"}, nil
 }
 
 // showSSH prints the command line.
