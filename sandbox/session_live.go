@@ -63,7 +63,6 @@ func (e *Engine) newSession(id, sandboxID, name string) *liveSession {
 func (ls *liveSession) name() string      { return *ls.title.Load() }
 func (ls *liveSession) setName(to string) { ls.title.Store(&to) }
 func (ls *liveSession) isStarted() bool   { return closed(ls.started) }
-func (ls *liveSession) isGone() bool      { return closed(ls.gone) }
 func (ls *liveSession) markStarted()      { close(ls.started) }
 func (ls *liveSession) activeAt() time.Time {
 	n := ls.active.Load()

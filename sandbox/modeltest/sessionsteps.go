@@ -163,24 +163,23 @@ func (r *run) useSession() {
 
 func (r *run) renameSession() {
 	b := r.pick()
-	for _, name := range slices.Sorted(maps.Keys(b.sessions.live)) {
-		s := b.sessions.live[name]
-		to := fmt.Sprint("n", r.rand.IntN(maxSessions))
-		if !s.sure || b.sessions.maybe != "" {
-			return
-		}
-		_, err := r.actor().RenameSession(r.ctx(), b.id, s.id, to)
-		if other := b.sessions.live[to]; other != nil && other != s && fault.Is(err, fault.Exists) {
-			return
-		}
-		if other := b.sessions.live[to]; other != nil && other != s && !other.sure {
-			delete(b.sessions.live, to)
-		}
-		delete(b.sessions.live, name)
-		if r.answered("rename a session", err, func() { b.sessions.live[name] = s; s.sure = false; b.sessions.maybe = to }) {
-			b.sessions.live[to] = s
-		}
+	all := slices.Sorted(maps.Keys(b.sessions.live))
+	if len(all) == 0 {
 		return
+	}
+	name, to := all[r.rand.IntN(len(all))], fmt.Sprint("n", r.rand.IntN(maxSessions))
+	s, other := b.sessions.live[name], b.sessions.live[to]
+	if !s.sure || b.sessions.maybe != "" {
+		return
+	}
+	r.note("   %s %s to %s", b.id, name, to)
+	_, err := r.actor().RenameSession(r.ctx(), b.id, s.id, to)
+	if other != nil && other != s && fault.Is(err, fault.Exists) {
+		return
+	}
+	delete(b.sessions.live, name)
+	if r.answered("rename a session", err, func() { b.sessions.live[name] = s; s.sure = false; b.sessions.maybe = to }) {
+		b.sessions.live[to] = s
 	}
 }
 
