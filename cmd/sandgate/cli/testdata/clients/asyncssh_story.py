@@ -44,7 +44,8 @@ async def files(conn):
     async with conn.start_sftp_client() as sftp:
         await sftp.put(o["small"], o["remote"], recurse=True)
         await sftp.get(o["remote"], o["back"], recurse=True)
-        return sum([len(await sftp.listdir(o["remote"] + "/" + d)) - 2 for d in await sftp.listdir(o["remote"]) if d[0] != "."])
+        folders = [d for d in await sftp.listdir(o["remote"]) if d not in (".", "..")]
+        return sum([len([n for n in await sftp.listdir(o["remote"] + "/" + d) if n not in (".", "..")]) for d in folders])
 
 
 async def forward(conn):

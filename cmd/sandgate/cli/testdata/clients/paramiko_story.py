@@ -22,7 +22,8 @@ def run(command, data=b""):
     errors = []
 
     def feed():
-        channel.sendall(data)
+        for i in range(0, len(data), 1 << 18):  # all at once is copied for each packet
+            channel.sendall(data[i : i + (1 << 18)])
         channel.shutdown_write()
 
     others = [threading.Thread(target=feed), threading.Thread(target=lambda: errors.append(channel.makefile_stderr("rb").read()))]

@@ -54,7 +54,7 @@ async function main(client) {
   say("files", count);
 
   const tcp = await call(client.forwardOut.bind(client), "127.0.0.1", 1, "127.0.0.1", o.inside);
-  const answer = await collect(Object.assign(tcp, { stderr: { on() {} } }), "GET /hello HTTP/1.0\r\n\r\n");
+  const answer = await collect(tcp, "GET /hello HTTP/1.0\r\n\r\n");
   say("forward", answer.out.toString().split("\r\n\r\n")[1].trim());
 }
 
