@@ -168,17 +168,14 @@ func listenError(err error, address string) error {
 	if address != "" {
 		doing = "listen on " + wire.Printable(address, 256) + " inside the sandbox"
 	}
-	code, why := fault.Code(""), reason(err)
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		code = fault.Busy
+		return fault.Wrap(err, fault.Busy, "%s: %s", doing, reason(err))
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		code = fault.Unavailable
+		return fault.Wrap(err, fault.Unavailable, "%s: %s", doing, reason(err))
 	case errors.As(err, &dns):
-		code, why = fault.Unavailable, "no such host"
-	default:
-		return systemError(err, doing)
+		return fault.Wrap(err, fault.Unavailable, "%s: no such host", doing)
 	}
-	return fault.Wrap(err, code, "%s: %s", doing, why)
+	return systemError(err, doing)
 }

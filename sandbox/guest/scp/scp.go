@@ -161,7 +161,7 @@ func (s *session) line() (string, error) {
 }
 
 func lost(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return errors.New("lost connection")
 	}
 	return err

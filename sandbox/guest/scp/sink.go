@@ -53,7 +53,7 @@ func (s *session) directory(target string, umask fs.FileMode) error {
 	var times stamp
 	for first := true; ; first = false {
 		kind, err := s.in.ReadByte()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
