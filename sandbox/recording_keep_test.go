@@ -15,18 +15,6 @@ import (
 	"github.com/sandgate/sandgate/sandbox/store"
 )
 
-func files(t *testing.T, dir string) (names []string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
-}
-
 // A recording whose files are damaged does not keep its session from going on.
 func TestADamagedRecordingEnds(t *testing.T) {
 	w := newWorld(t)

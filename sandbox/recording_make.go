@@ -184,6 +184,7 @@ func (r *recordings) now(rec Recording) Recording {
 
 // close puts the end of a recording on record.
 func (r *recordings) close(id string, size int64, duration time.Duration, whole bool) {
+	_ = removePlace(r.path(id)) // it has no use any more
 	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
 	defer cancel()
 	_, err := r.e.cfg.Store.UpdateRecording(ctx, id, func(rec *Recording) error {
@@ -193,7 +194,6 @@ func (r *recordings) close(id string, size int64, duration time.Duration, whole 
 	if err != nil {
 		r.e.cfg.Log.Error("note the end of a recording", "recording", id, "err", err) // Sweep does
 	}
-	_ = os.Remove(r.path(id) + placeSuffix) // it has no use any more
 }
 
 // drop removes a recording of nothing.

@@ -201,6 +201,10 @@ func TestRecordingHoldsTheSession(t *testing.T) {
 	if err != nil || info.Size() != rec.Bytes || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is %v (%v), the record says %d bytes", info, err, rec.Bytes)
 	}
+	entries, err := os.ReadDir(filepath.Join(w.dir, "recordings"))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("besides it there is more: %v, %v", entries, err)
+	}
 	want := "|o:caf|i:ls\r|o:é \ufffd\x1b[31m|r:100x30|m:17 bytes of output are missing here: the sandbox no longer had it|o:end\r\n"
 	if got := w.cast(rec.ID); got != want {
 		t.Errorf("recorded %q, want %q", got, want)
