@@ -30,7 +30,7 @@ type serveFlags struct {
 	warm                                       int
 	quota, orgQuota                            []string
 	trust                                      trustConfig
-	sshCompat                                  bool
+	sshCompat, noForwarding                    bool
 	sshLimits                                  []string
 	auditLog                                   string
 	auditCommands                              bool
@@ -63,6 +63,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.state, "state", "", "state folder (default $SANDGATE_STATE, or /var/lib/sandgate for root, ~/.local/state/sandgate otherwise)")
 	fl.StringVar(&f.ssh, "ssh", defaultSSH, "address of the ssh gateway; \"off\" for none, \"auto\" for the default or, where that is taken, a free port")
+	fl.BoolVar(&f.noForwarding, "no-forwarding", false, "forward no ports, sockets and ssh agents over ssh")
 	fl.BoolVar(&f.sshCompat, "ssh-compat", false, "offer old ssh clients, such as libssh2 before 1.11, hmac-sha2-256 and -512 as well")
 	fl.StringSliceVar(&f.sshLimits, "ssh-limit", nil, "limits of the gateway, NAME=VALUE, such as sessions=64,drain=30s; docs/ssh.md lists them")
 	fl.StringVar(&f.auditLog, "audit-log", "", "file that tells who did what; \"off\" for none (default audit.log in the state folder)")
@@ -116,7 +117,7 @@ func (f *serveFlags) config(stderr io.Writer) (serverConfig, error) {
 		orgQuota: orgQuota, trust: f.trust,
 		quota: quota, sessions: sessions, limits: limits, auditLog: f.auditLog, auditCommands: f.auditCommands,
 		warm: f.warm, noNetwork: f.network == "off",
-		state: state, ssh: f.ssh, sshCompat: f.sshCompat, http: f.http, engine: f.engine, runtime: f.runtime,
+		state: state, ssh: f.ssh, sshCompat: f.sshCompat, noForwarding: f.noForwarding, http: f.http, engine: f.engine, runtime: f.runtime,
 		log:    slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 		notice: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
 	}

@@ -50,7 +50,9 @@ type serverConfig struct {
 	noNetwork bool
 	// sshCompat offers old ssh clients more algorithms.
 	sshCompat bool
-	log       *slog.Logger
+	// noForwarding switches forwarding over ssh off.
+	noForwarding bool
+	log          *slog.Logger
 	// notice tells the person who started the server something, a line at a time.
 	notice func(format string, args ...any)
 }

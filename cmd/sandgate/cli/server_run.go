@@ -163,7 +163,7 @@ func (s *server) gateway() (*sshgw.Server, error) {
 				s.cfg.log.Debug("serve the API over ssh", "err", err)
 			}
 		},
-		Compat: s.cfg.sshCompat,
+		Compat: s.cfg.sshCompat, NoForwarding: s.cfg.noForwarding,
 		Limits: s.cfg.limits, Audit: s.record, AuditCommands: s.cfg.auditCommands,
 		Log: s.cfg.log,
 	})
