@@ -13,6 +13,7 @@ type AuditKind string
 // The audit kinds.
 const (
 	AuditLogin      AuditKind = "login"      // somebody has proven who they are
+	AuditJoin       AuditKind = "join"       // a key was registered with an invitation code
 	AuditRefused    AuditKind = "refused"    // somebody was turned away, or something was not allowed
 	AuditConnect    AuditKind = "connect"    // a connection uses a sandbox from now on
 	AuditDisconnect AuditKind = "disconnect" // the connection that did has ended

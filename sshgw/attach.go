@@ -51,6 +51,7 @@ func (s *session) attach(d door, command string) (guest.Exit, error) {
 	v.screen.draw()
 	record, created := v.Session()
 	v.name = record.Name
+	recordOf(s.ch).named(v.name)
 	s.log.Info("ssh session attached", "principal", d.who.ID, "where", d.ref, "session", quoted(v.name), "id", record.ID, "new", created, "watch", v.watch)
 	s.setView(v)
 	defer s.setView(nil)

@@ -287,7 +287,7 @@ func (c *conn) turnedAway() {
 	case failedFlood:
 		a.Reason = errStranger.Error()
 	case failedSilent:
-		a.Reason = "no key was offered"
+		a.Reason = "it left without a login"
 	default:
 		a.Reason = auditText(c.turned, maxAuditTarget)
 	}

@@ -140,6 +140,50 @@ func TestAuditKinds(t *testing.T) {
 	}
 }
 
+// A jump is told on both connections, and a session by its name.
+func TestAuditJumpAndSession(t *testing.T) {
+	trail := new(auditTrail)
+	g := newGateway(t, trail.option)
+	nc, err := g.dial("gw", "alice").Dial("tcp", "sbx_alice:22")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc, chans, reqs, err := gossh.NewClientConn(nc, "sbx_alice", g.clientConfig("me", "alice"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner := gossh.NewClient(sc, chans, reqs)
+	s, err := inner.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.Output("echo in"); err != nil || string(out) != "in\n" {
+		t.Fatalf("%q, %v", out, err)
+	}
+	_ = inner.Close()
+	jump := trail.one(t, sandbox.AuditEnd, "jump")
+	if jump.Target != "sbx_alice:22" {
+		t.Errorf("jump %+v", jump)
+	}
+	exec := trail.one(t, sandbox.AuditEnd, "exec")
+	if exec.Sandbox != "sbx_alice" || exec.Connection == jump.Connection {
+		t.Errorf("exec %+v, jump %+v", exec, jump)
+	}
+	for _, r := range trail.of(sandbox.AuditLogin, "") {
+		if r.Connection == exec.Connection && r.Target != "jump:"+jump.Connection {
+			t.Errorf("login %+v", r)
+		}
+	}
+	cmd := g.ssh("-tt", "box+dev@gw")
+	cmd.Stdin = strings.NewReader("exit 4\n")
+	if r := run(t, cmd, cmd.Stdin); r.status != 4 {
+		t.Errorf("status %d, %q, %q", r.status, r.stdout, r.stderr)
+	}
+	if r := trail.one(t, sandbox.AuditEnd, "shell"); r.Session != "dev" || !r.TTY || *r.Exit != 4 {
+		t.Errorf("shell %+v", r)
+	}
+}
+
 // The text of commands is kept only where that is asked for.
 func TestAuditWithoutCommands(t *testing.T) {
 	trail := new(auditTrail)

@@ -50,6 +50,9 @@ func (c *conn) serveJump(sc *gossh.ServerConn, nc gossh.NewChannel, d door, host
 		return true
 	}
 	defer c.leaveJump()
+	if o, ok := nc.(*meteredOpen); ok {
+		o.rec.command("jump", "", false)
+	}
 	ch, requests, err := nc.Accept()
 	if err != nil {
 		return true // the connection has ended

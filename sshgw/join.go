@@ -15,6 +15,7 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 
 	"github.com/sandgate/sandgate/keys"
+	"github.com/sandgate/sandgate/sandbox"
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
 
@@ -139,6 +140,7 @@ func (d *joining) run(code string) int {
 		d.say("your key %s is registered already: you are %s (%s). Type: ssh gateway", fingerprint, p.ID, p.Role)
 		return 0
 	}
+	d.c.turned = "no invitation code that is good was given"
 	in := bufio.NewReaderSize(d.ch, maxCode)
 	given := code != ""
 	for try := 1; try <= joinTries; try++ {
@@ -152,6 +154,7 @@ func (d *joining) run(code string) int {
 		k, err := d.redeem(code)
 		if err == nil {
 			d.c.authenticated()
+			d.c.emit(sandbox.AuditRecord{Kind: sandbox.AuditJoin, Principal: k.Principal, Role: string(k.Role), Key: k.Fingerprint})
 			d.c.log.Info("ssh key joined", "principal", k.Principal, "key", k.Fingerprint)
 			d.say("your key %s is registered: you are %s (%s). Type: ssh gateway", k.Fingerprint, k.Principal, k.Role)
 			return 0

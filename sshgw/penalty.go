@@ -7,11 +7,11 @@ import (
 
 // Penalties turn an address away that keeps failing to get in, as sshd's
 // PerSourcePenalties do: each failure adds to the time, and nothing happens
-// before it adds up to penaltyMin. They slow down whoever tries keys, and
+// before it adds up to leastPenalty. They slow down whoever tries keys, and
 // whoever keeps the gateway busy with handshakes.
 //
 // Behind one address there may be many people. So the time is bounded by
-// Limits.PenaltyMax, and by penaltyMin for an address from which somebody has
+// Limits.PenaltyMax, and by leastPenalty for an address from which somebody has
 // logged in lately; and a login takes the penalty away. Connections that are
 // open already are left alone.
 
@@ -27,7 +27,7 @@ const (
 )
 
 const (
-	penaltyMin = 15 * time.Second
+	leastPenalty = 15 * time.Second
 	// familiar is for how long a login speaks for its address.
 	familiar = time.Hour
 	// maxPenalties bounds the addresses that are remembered for their failures.
@@ -64,7 +64,7 @@ func (p *penalty) matters(now time.Time) bool {
 // punish adds the cost of a failure.
 func (p *penalty) punish(f failure, most time.Duration, now time.Time) {
 	if now.Sub(p.welcome) < familiar {
-		most = min(most, penaltyMin)
+		most = min(most, leastPenalty)
 	}
 	if p.until.Before(now) {
 		p.until = now
@@ -72,7 +72,7 @@ func (p *penalty) punish(f failure, most time.Duration, now time.Time) {
 	if p.until = p.until.Add(f.cost()); p.until.Sub(now) > most {
 		p.until = now.Add(most)
 	}
-	if p.until.Sub(now) >= min(most, penaltyMin) {
+	if p.until.Sub(now) >= min(most, leastPenalty) {
 		p.shut = p.until
 	}
 }

@@ -66,7 +66,7 @@ func TestP06Penalties(t *testing.T) {
 	if open(nat) {
 		t.Error("failures beside a login cost nothing")
 	}
-	now = now.Add(penaltyMin)
+	now = now.Add(leastPenalty)
 	if !open(nat) {
 		t.Error("people behind one address are kept out for long")
 	}
