@@ -136,8 +136,12 @@ func (l *liveSession) join(c *sessionClient, who string) {
 	if c.r.Record {
 		c.r.Notice("this session is recorded")
 	}
+	drawn := slices.Clone(l.shown)
 	if !c.created {
-		_, _ = c.out.Stdout.Write(append([]byte("\x1b[H\x1b[2J"), l.shown...))
+		drawn = append([]byte("\x1b[H\x1b[2J"), drawn...)
+	}
+	if len(drawn) > 0 {
+		_, _ = c.out.Stdout.Write(drawn)
 	}
 	l.settle()
 }
