@@ -106,6 +106,11 @@ func (c *conn) offeredCertificate(cert *gossh.Certificate) (*gossh.Permissions, 
 	switch {
 	case err != nil:
 		c.log.Info("ssh certificate refused", "key", gossh.FingerprintSHA256(cert.Key), "serial", cert.Serial, "id", quoted(cert.KeyId), "err", quoted(err.Error()))
+		// Clients offer the plain key first: what was said of it does not keep
+		// the reason back that matters.
+		if !c.certified {
+			c.certified, c.bannered = true, false
+		}
 		return nil, c.refuse("", sayError(err))
 	case p.ID == "":
 		return nil, errRefused

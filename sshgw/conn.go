@@ -24,6 +24,7 @@ type conn struct {
 	// Written during the handshake, by its goroutine; fixed afterwards.
 	refused   []string // fingerprints of keys that were refused
 	bannered  bool     // the client was told why
+	certified bool     // and why its certificate was
 	holder    string   // the principal it counts for
 	overLimit bool     // its principal has too many connections
 
