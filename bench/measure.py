@@ -102,6 +102,7 @@ def main():
     ap.add_argument("--bytes", type=int, default=256 << 20, help="down, up")
     ap.add_argument("--keys", type=int, default=200, help="echo")
     ap.add_argument("--sessions", type=int, default=50, help="fan")
+    ap.add_argument("--throng", type=int, default=1000, help="throng: sessions at once")
     ap.add_argument("--batch", type=int, default=20, help="rate: sandboxes a sample")
     ap.add_argument("--crowd", type=int, default=200, help="crowd: sandboxes at once")
     ap.add_argument("--limit", type=float, default=120, help="seconds a sample may take")

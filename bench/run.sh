@@ -52,7 +52,7 @@ ssh-keygen -q -t ed25519 -N '' -C bench -f "$work/peer_host_key"
 
 # Ours.
 ours_port=$(port)
-serve_ours() { serve ours --engine "$engine" --ssh "127.0.0.1:$ours_port"; }
+serve_ours() { serve ours --engine "$engine" --ssh "127.0.0.1:$ours_port" --ssh-limit connections=2000,sessions=2000; }
 serve_ours
 later unserve ours
 at ours key add "$key.pub" >/dev/null
@@ -62,8 +62,9 @@ later empty ours
 answers "$box@127.0.0.1" "$ours_port" || { echo "bench: the gateway does not answer" >&2; tail "$work/ours.log" >&2; exit 1; }
 
 ours="sandgate=ssh:$client -p $ours_port $box@127.0.0.1"
+ours_curve="sandgate-curve=ssh:$client -o KexAlgorithms=curve25519-sha256 -p $ours_port $box@127.0.0.1"
 ours_door="sandgate=door:sandgate $(socket ours)"
-ssh_peers=()
+ssh_peers=() inside=() throng=()
 start=() api=() doors=()
 new_peers=() stopped=() warm=()
 
@@ -92,7 +93,10 @@ else
     tail -n 3 "$work/sshd.log"
   fi
   if peer_sshd_inside; then
-    ssh_peers+=("sshd-inside=ssh:$client -p 22 root@$inside_address")
+    inside+=("sshd-inside=ssh:$client -p 22 root@$inside_address")
+    ssh_peers+=("${inside[@]}")
+    # A thousand key exchanges of OpenSSH's own take two minutes.
+    throng+=("sshd-inside=ssh:$client -o KexAlgorithms=curve25519-sha256 -p 22 root@$inside_address")
   else
     echo "bench: sshd in the container cannot be reached"
   fi
@@ -124,7 +128,7 @@ fi
 
 n() { if [ -n "${BENCH_QUICK:-}" ] && [ "$1" -gt 2 ]; then echo 2; else echo "$1"; fi; }
 small=()
-if [ -n "${BENCH_QUICK:-}" ]; then small=(--bytes $((16 << 20)) --keys 20 --sessions 5 --batch 8 --crowd 50); fi
+if [ -n "${BENCH_QUICK:-}" ]; then small=(--bytes $((16 << 20)) --keys 20 --sessions 5 --batch 8 --crowd 50 --throng 40); fi
 rm -rf "$out"
 mkdir -p "$out"
 take() { # test, rounds, targets
@@ -153,17 +157,24 @@ later unserve many
 "$here/listing.py" -n "$(n 40)" --json "$out/list.json" "$(socket many)" "$work/many/state.db"
 unserve many
 take api 30 "${api[@]}"
-take new 20 "${ssh_peers[@]}" "${new_peers[@]}" "$ours"
+take new 20 "${ssh_peers[@]}" "${new_peers[@]}" "$ours" "$ours_curve"
 take mux 20 "${ssh_peers[@]}" "$ours"
 take down 5 "${ssh_peers[@]}" "$ours"
 take up 5 "${ssh_peers[@]}" "$ours"
+take sftp-put 5 "${inside[@]}" "$ours"
+take sftp-get 5 "${inside[@]}" "$ours"
 take echo 5 "${ssh_peers[@]}" "$ours"
+take reattach 20 "$ours"
 # A server that has just started has no memory left over from other tests to
 # hide the sessions in. The sandbox goes on meanwhile.
 unserve ours
 serve_ours
 answers "$box@127.0.0.1" "$ours_port"
 take fan 1 "${ssh_peers[@]}" "$ours"
+unserve ours
+serve_ours
+answers "$box@127.0.0.1" "$ours_port"
+take throng 1 "${throng[@]}" "$ours_curve"
 take crowd 1 "${doors[@]}" "$ours_door"
 
 echo

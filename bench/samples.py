@@ -5,9 +5,11 @@ import functools
 import itertools
 import os
 import re
+import statistics
 import subprocess
 import time
 
+import files
 import life
 import meter
 
@@ -122,8 +124,10 @@ def echo(t, o):
     return {"p50_ms": meter.quantile(took, 0.5), "p99_ms": meter.quantile(took, 0.99)}
 
 
-def fan(t, o):
-    """Many idle terminals at once: how fast they open, what each costs."""
+def fan(t, o, sessions=0, logins=0):
+    """Many idle terminals at once: how fast they open, what each costs, and how
+    long somebody else takes to get in meanwhile."""
+    n = sessions or o.sessions
 
     def one(_):
         began = time.perf_counter()
@@ -137,9 +141,10 @@ def fan(t, o):
 
     before = meter.processes()
     with meter.Meter() as m, concurrent.futures.ThreadPoolExecutor(8) as pool:
-        opened = list(pool.map(one, range(o.sessions)))
+        opened = list(pool.map(one, range(n)))
     time.sleep(2)  # what opening needed and idling does not is given back
     after = meter.processes()
+    entered = [new(t, o)["ms"] for _ in range(logins)] if all(s for s, _ in opened) else []
     # An ssh client is the user's; the client of an exec target is part of the
     # way in and counts.
     ignore = {os.getpid()}
@@ -149,8 +154,38 @@ def fan(t, o):
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda s: (s.process.terminate(), s.close(10)), sessions))
     time.sleep(1)
-    need(len(sessions) == o.sessions, "opened %d of %d" % (len(sessions), o.sessions))
-    return dict(split(meter.growth(before, after, ignore), o.sessions), open_all_s=m.wall)
+    need(len(sessions) == n, "opened %d of %d" % (len(sessions), n))
+    costs = dict(split(meter.growth(before, after, ignore), n), open_all_s=m.wall)
+    if entered:
+        costs.update(login_ms=statistics.median(entered), login_worst_ms=max(entered))
+    return costs
+
+
+def reattach(t, o):
+    """A session that a client was lost from: from the command line to its screen."""
+    name = "bench%d" % next(COUNTER)
+    user, _, host = t.args[-1].partition("@")
+
+    def open_it():
+        return meter.Terminal(["ssh", "-tt"] + t.options + t.args[:-1] + ["%s+%s@%s" % (user, name, host)])
+
+    s = open_it()
+    try:
+        s.type(b"echo scr''een-$((1+1))\r")
+        s.expect(b"screen-2", o.limit)
+        s.process.kill()
+    finally:
+        s.close(5)
+    with meter.Meter() as m:
+        s = open_it()
+        try:
+            s.expect(b"screen-2", o.limit)
+        except Exception:
+            s.close(5)
+            raise
+    s.type(b"exit\r")
+    s.close(20)
+    return {"ms": m.wall * 1e3}
 
 
 def split(by, n):
@@ -173,6 +208,10 @@ TESTS = {
     "intact": intact,
     "echo": echo,
     "fan": fan,
+    "throng": lambda t, o: fan(t, o, sessions=o.throng, logins=20),
+    "sftp-put": files.put,
+    "sftp-get": files.get,
+    "reattach": reattach,
     "first": life.first,
     "pause": life.pause,
     "pause256": functools.partial(life.pause, memory=256),
@@ -187,7 +226,7 @@ TESTS = {
 
 def warm(test, t, o):
     """Something cheap that loads what the test will use."""
-    if test in ("fan", "echo", "down", "up", "intact"):
+    if test in ("fan", "throng", "echo", "down", "up", "intact"):
         meter.run(t.argv("true"), o.limit)
     elif test in ("crowd", "rate2", "rate4"):
         life.first(t, o)
