@@ -126,6 +126,11 @@ func (l *listener) next(frames *wire.FrameReader) (connected wire.Connected, err
 func (l *listener) Accept(ctx context.Context) (Stream, string, error) {
 	for {
 		select {
+		case <-l.closed: // comes before whoever waits
+			return nil, "", errListenerClosed
+		default:
+		}
+		select {
 		case <-l.closed:
 			return nil, "", errListenerClosed
 		case <-l.over:
