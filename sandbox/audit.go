@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/sandgate/sandgate/sandbox/fault"
@@ -77,12 +78,7 @@ func (q AuditQuery) Matches(r *AuditRecord) bool {
 	if q.Principal != "" && r.Principal != q.Principal || q.Sandbox != "" && r.Sandbox != q.Sandbox || r.Time.Before(q.Since) {
 		return false
 	}
-	for _, k := range q.Kinds {
-		if k == r.Kind {
-			return true
-		}
-	}
-	return len(q.Kinds) == 0
+	return len(q.Kinds) == 0 || slices.Contains(q.Kinds, r.Kind)
 }
 
 // AuditReader reads the audit log: the records that match, the oldest first,

@@ -37,13 +37,13 @@ func (s *server) reload(ctx context.Context, by string) (sandbox.Reload, error) 
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
 	done := sandbox.Reload{Files: make([]sandbox.Reloaded, 0, len(s.reloads)), Restart: needRestart}
-	failed := ""
+	var failed []string
 	for _, r := range s.reloads {
 		f := sandbox.Reloaded{What: r.what, Path: r.path}
 		note, err := r.read(ctx)
 		if f.Note = note; err != nil {
 			f.Error, f.Note = err.Error(), ""
-			failed += r.what + " "
+			failed = append(failed, r.what)
 		}
 		done.Files = append(done.Files, f)
 	}
@@ -51,8 +51,8 @@ func (s *server) reload(ctx context.Context, by string) (sandbox.Reload, error) 
 		s.cfg.log.Info("reload", "by", by, "outcome", line)
 	}
 	rec := sandbox.AuditRecord{Kind: sandbox.AuditReload, Principal: by, Time: time.Now()}
-	if failed != "" {
-		rec.Reason = "not reloaded: " + strings.TrimSpace(failed)
+	if len(failed) > 0 {
+		rec.Reason = "not reloaded: " + strings.Join(failed, ", ")
 	}
 	s.record(rec)
 	return done, nil

@@ -27,14 +27,19 @@ func (s *server) openTrust() (*keys.Trust, error) {
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Invalid, "%v", err)
 	}
-	if c.authorities != "" {
-		s.canReload("certificate authorities", c.authorities, func(context.Context) (string, error) {
-			if err := trust.Reload(); err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("%d trusted", trust.Authorities()), nil
-		})
+	what, path := "certificate authorities", c.authorities
+	switch {
+	case path == "":
+		what, path = "revoked keys", c.revoked
+	case c.revoked != "":
+		what, path = what+" and revoked keys", path+" and "+c.revoked
 	}
+	s.canReload(what, path, func(context.Context) (string, error) {
+		if err := trust.Reload(); err != nil || c.authorities == "" {
+			return "", err
+		}
+		return fmt.Sprintf("%d trusted", trust.Authorities()), nil
+	})
 	return trust, nil
 }
 
