@@ -187,6 +187,9 @@ func (v *view) part(exit guest.Exit, err error) (guest.Exit, error) {
 	case why != nil:
 		return guest.Exit{Code: exitUnknown}, errGone
 	case errors.Is(err, sandbox.ErrDetached):
+		if said := fault.From(err).Error(); said != sandbox.ErrDetached.Error() { // by whom
+			v.s.say("sandgate: " + oneLine(said))
+		}
 		v.s.say("detached: " + v.name + "; come back with: " + v.door.back(v.name))
 		return guest.Exit{}, nil
 	}

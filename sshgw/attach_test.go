@@ -231,7 +231,7 @@ func TestSharedSession(t *testing.T) {
 		if status := p.ends(); status != 0 {
 			t.Errorf("status %d of a detached client, want 0", status)
 		}
-		if want := "detached: dev; come back with: ssh -t box+dev@gw\r\n"; !strings.Contains(p.out.String(), want) {
+		if want := "sandgate: alice took the session over\r\ndetached: dev; come back with: ssh -t box+dev@gw\r\n"; !strings.Contains(p.out.String(), want) {
 			t.Errorf("it shows %q, which lacks %q", p.out.String(), want)
 		}
 	}

@@ -36,7 +36,8 @@ type sessionClient struct {
 	out      guest.Output
 	created  bool
 	once     sync.Once
-	detached chan struct{}
+	why      error         // valid once detached is closed
+	detached chan struct{} // closed when it is
 }
 
 func (b *box) OpenSession(ctx context.Context, ref string, r sandbox.SessionRequest, out guest.Output) (sandbox.SessionProcess, error) {
@@ -125,7 +126,7 @@ func (l *liveSession) join(c *sessionClient, who string) {
 	for _, other := range slices.Clone(l.clients) {
 		switch {
 		case c.r.Alone && other.r.Mode == sandbox.ViewControl:
-			other.leave()
+			other.leave(fault.Wrap(sandbox.ErrDetached, fault.Cancelled, "%s took the session over", who))
 		default:
 			other.r.Notice(who + " is here too")
 			c.r.Notice(other.r.From + " is here too")
@@ -159,7 +160,12 @@ func (l *liveSession) settle() {
 	}
 }
 
-func (c *sessionClient) leave() { c.once.Do(func() { close(c.detached) }) }
+func (c *sessionClient) leave(why error) {
+	c.once.Do(func() {
+		c.why = why
+		close(c.detached)
+	})
+}
 
 func (c *sessionClient) gone() bool {
 	select {
@@ -175,7 +181,7 @@ func (c *sessionClient) Session() (sandbox.Session, bool) { return c.live.sessio
 func (c *sessionClient) Kill(ctx context.Context) error { return c.Process.Hangup(ctx) }
 
 func (c *sessionClient) Close() error {
-	c.leave()
+	c.leave(sandbox.ErrDetached)
 	c.live.mu.Lock()
 	defer c.live.mu.Unlock()
 	c.live.settle()
@@ -189,7 +195,7 @@ func (c *sessionClient) Wait(ctx context.Context) (guest.Exit, error) {
 	case <-c.live.done:
 		return c.live.exit, c.live.err
 	case <-c.detached:
-		return guest.Exit{}, sandbox.ErrDetached
+		return guest.Exit{}, c.why
 	case <-ctx.Done():
 		return guest.Exit{}, ctx.Err()
 	}
@@ -232,7 +238,7 @@ func (b *box) DetachSession(_ context.Context, ref, name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.clients {
-		c.leave()
+		c.leave(sandbox.ErrDetached)
 	}
 	l.settle()
 	return nil
