@@ -267,8 +267,9 @@ func (e *Engine) ended(ctx context.Context, id string, st driver.Status) {
 		return // it was stopped on purpose, or is for the next server to find
 	}
 	e.conns.drop(id)
+	onPurpose := false
 	_, err = e.update(ctx, id, func(s *Sandbox) ([]Event, error) {
-		if !s.Status.Up() {
+		if onPurpose = !s.Status.Up(); onPurpose {
 			return nil, nil
 		}
 		if next == Failed {
@@ -280,6 +281,9 @@ func (e *Engine) ended(ctx context.Context, id string, st driver.Status) {
 		e.cfg.Log.Error("record the end of a sandbox; trying on", "sandbox", id, "err", err)
 		e.watchAgain(id)
 		return
+	}
+	if onPurpose {
+		return // what was paused with it is not lost
 	}
 	e.endExecutions(ctx, id, "the sandbox ended: "+reason, ExecFailed)
 	e.cfg.Log.Warn("sandbox ended", "sandbox", id, "status", next, "reason", reason)

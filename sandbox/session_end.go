@@ -89,25 +89,23 @@ func (e *Engine) forget(sandboxID, processID string) {
 // endSessions records the end of the sessions of a sandbox whose processes are
 // no more, or are about to be.
 func (e *Engine) endSessions(ctx context.Context, sandboxID, why string) {
-	for _, ls := range e.sessions.of(sandboxID) {
-		if ls.isStarted() {
-			ls.finish(nil, why, -1)
-			continue
-		}
-		// Whoever starts it is told, and ends it.
-		ls.mu.Lock()
-		ls.parting = why
-		ls.mu.Unlock()
-	}
-	// Those that this server has not taken up.
 	open, err := e.cfg.Store.Sessions(ctx, SessionFilter{SandboxID: sandboxID, LiveOnly: true})
 	if err != nil {
 		e.cfg.Log.Error("list the sessions of a sandbox", "sandbox", sandboxID, "err", err)
-		return
+		return // their keepers find out
 	}
 	for _, s := range open {
-		if e.sessions.byID(s.ID) == nil && e.sessions.endOf(s.ID) == nil {
-			e.lostSession(s, why)
+		switch ls := e.sessions.byID(s.ID); {
+		case ls == nil && e.sessions.endOf(s.ID) == nil:
+			e.lostSession(s, why) // this server has not taken it up
+		case ls == nil:
+		case ls.isStarted():
+			ls.finish(nil, why, -1)
+		default:
+			// Whoever starts it is told, and ends it.
+			ls.mu.Lock()
+			ls.parting = why
+			ls.mu.Unlock()
 		}
 	}
 }
@@ -146,7 +144,7 @@ func (ls *liveSession) part(why, by string) {
 
 // hang has the session hung up, until it has ended. The caller holds mu.
 func (ls *liveSession) hang() {
-	if ls.hanging || ls.over || ls.asleep || ls.parting == "" {
+	if ls.hanging || ls.over || ls.asleep || ls.parting == "" || ls.e.ctx.Err() != nil {
 		return
 	}
 	ls.hanging = true

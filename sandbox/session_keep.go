@@ -148,7 +148,7 @@ var errSessionLost = fault.New(fault.State, "its process is gone")
 // caller holds mu.
 func (ls *liveSession) save() {
 	ls.unsaved = true
-	if ls.saving {
+	if ls.saving || ls.e.ctx.Err() != nil { // the next server finds what is so
 		return
 	}
 	ls.saving = true

@@ -162,7 +162,7 @@ func (ls *liveSession) inherit() {
 		}
 	}
 	ls.latest.Store(heir)
-	if heir != nil && heir.size != ls.size && !ls.over && !ls.asleep {
+	if heir != nil && heir.size != ls.size && !ls.over && !ls.asleep && ls.e.ctx.Err() == nil {
 		ls.e.background(func(ctx context.Context) { _ = ls.fit(ctx, heir, heir.size) })
 	}
 }

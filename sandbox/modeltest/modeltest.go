@@ -79,8 +79,9 @@ type run struct {
 	caps   driver.Capabilities
 	life   int // of the server, counted from 1
 
-	model model
-	step  int
+	model  model
+	unsure bool // what was refused for a full disk has to be looked at
+	step   int
 	// diskFull: the disk has no room now; refused: something was, for that.
 	diskFull, refused bool
 	halfDeleted       *box // its delete was
@@ -143,7 +144,10 @@ func (r *run) one() {
 	r.note("%d %s", r.step, s.name)
 	r.count[s.name]++
 	if r.rand.IntN(25) != 0 {
-		s.do(r)
+		if s.do(r); r.unsure {
+			r.unsure = false
+			r.learn()
+		}
 		return
 	}
 	r.count["crash"]++
@@ -204,6 +208,7 @@ func (r *run) restart() {
 	r.stop()
 	r.open()
 	r.note("life %d of the server", r.life)
+	r.unsure = false
 	r.learn()
 }
 

@@ -373,7 +373,7 @@ func (r *run) full() {
 		}
 		delete(r.model.boxes, b.id)
 	}
-	r.learn()
+	r.unsure = true // not here: the server may be about to die
 }
 
 // strange asks for what cannot be.
