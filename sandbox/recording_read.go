@@ -151,6 +151,8 @@ func (r *recordingReader) Read(p []byte) (int, error) {
 			n, err := r.file.ReadAt(p[:min(int64(len(p)), size-r.off)], r.off)
 			r.off += int64(n)
 			return n, err
+		case closed && r.tap.goesOn():
+			return 0, fault.New(fault.Unavailable, "the server stops; the recording goes on when it is back").About("recording")
 		case closed:
 			return 0, io.EOF
 		}

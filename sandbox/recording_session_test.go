@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sandgate/sandgate/sandbox"
+	"github.com/sandgate/sandgate/sandbox/fault"
 	"github.com/sandgate/sandgate/sandbox/guest"
 )
 
@@ -105,9 +106,18 @@ func TestARecordingSurvivesTheServer(t *testing.T) {
 		c.hears("this session is recorded")
 		speak(c)
 	}
-	// It goes on with nobody there.
+	// It goes on with nobody there. Who follows it is told that there is more.
 	c.leave()
+	seen, followed := make(chan string, 64), make(chan error, 1)
+	e := w.engine
+	go func() {
+		followed <- e.As(alice).ReadRecording(t.Context(), opened.Recording, sandbox.AsciicastV2, true, sendTo(seen))
+	}()
+	<-seen
 	w.restart()
+	if err := <-followed; !fault.Is(err, fault.Unavailable) {
+		t.Errorf("a follower when the server stops: %v", err)
+	}
 	c = w.session(alice, box.ID, request("main"))
 	speak(c)
 	c.types("exit 0\n")

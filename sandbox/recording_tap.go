@@ -64,6 +64,7 @@ type recordingTap struct {
 	last    time.Duration
 	changed chan struct{} // closed when bytes grows, and at the end
 	closed  bool          // no more will be written
+	left    bool          // by this server: the session goes on
 
 	wake chan struct{}
 	full chan struct{}
@@ -332,12 +333,22 @@ func (t *recordingTap) state() (bytes int64, last time.Duration, closed bool, ch
 	return t.bytes, t.last, t.closed, t.changed
 }
 
+// goesOn reports whether the recording goes on without this server.
+func (t *recordingTap) goesOn() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.left
+}
+
 // leave closes the files of a session that goes on after this server.
 func (t *recordingTap) leave() {
 	if err := t.file.sync(); err != nil {
 		t.all.e.cfg.Log.Warn("sync a recording", "recording", t.id, "err", err)
 	}
 	t.file.close()
+	t.mu.Lock()
+	t.left = true
+	t.mu.Unlock()
 	t.tell(true)
 	t.all.forget(t.id)
 }
