@@ -51,7 +51,7 @@ func sum(c net.Conn) {
 }
 
 // P17: a client that has sent all it has still gets the whole answer.
-func TestForwardHalfClose(t *testing.T) {
+func TestP17ForwardHalfClose(t *testing.T) {
 	g := newGateway(t)
 	addr := sumServer(t)
 	data := noise(3 << 20)
@@ -136,7 +136,7 @@ func TestForwardDeliversLastBytes(t *testing.T) {
 }
 
 // P2, P4: forwards end in the principal's own sandbox or nowhere.
-func TestForwardRefused(t *testing.T) {
+func TestP04ForwardRefused(t *testing.T) {
 	g := newGateway(t)
 	addr := sumServer(t)
 	host, portText, _ := net.SplitHostPort(addr)
