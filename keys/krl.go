@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -209,9 +210,9 @@ func (r *Revocations) krlBitmap(authority string, in *krlReader) error {
 	if top := uint64(len(bitmap)) * 8; offset+top < offset {
 		return errKRL // beyond the last serial number
 	}
-	for i := len(bitmap) - 1; i >= 0; i-- {
+	for i, bits8 := range slices.Backward(bitmap) {
 		base := offset + uint64(len(bitmap)-1-i)*8
-		for b := bitmap[i]; b != 0; b &= b - 1 {
+		for b := bits8; b != 0; b &= b - 1 {
 			n := base + uint64(bits.TrailingZeros8(b))
 			if err := r.addSerials(authority, span{n, n}); err != nil {
 				return err

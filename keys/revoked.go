@@ -100,7 +100,7 @@ func (r *Revocations) line(line string) error {
 	keyType, rest := cutField(line)
 	encoded, _ := cutField(rest)
 	if !namesKeyType(keyType) {
-		return errors.New("neither a public key nor serial:, id: or hash:")
+		return errors.New("neither a public key nor a serial, an id or a hash")
 	}
 	blob, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {

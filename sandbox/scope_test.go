@@ -78,14 +78,14 @@ func (c *called) call(a *sandbox.Actor, m reflect.Method) error {
 	}
 	out := call(in)
 	for _, v := range out { // what was opened is closed
-		if closer, ok := v.Interface().(interface{ Close() error }); ok && !v.IsNil() {
+		if closer, ok := reflect.TypeAssert[interface{ Close() error }](v); ok && !v.IsNil() {
 			_ = closer.Close()
 		}
-		if sub, ok := v.Interface().(*sandbox.Subscription); ok && sub != nil {
+		if sub, ok := reflect.TypeAssert[*sandbox.Subscription](v); ok && sub != nil {
 			sub.Close()
 		}
 	}
-	err, _ := out[len(out)-1].Interface().(error)
+	err, _ := reflect.TypeAssert[error](out[len(out)-1])
 	return err
 }
 
