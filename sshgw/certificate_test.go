@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"io"
 	"math/big"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,7 +25,14 @@ import (
 func newTrustingGateway(t *testing.T) (g *gateway, ca gossh.Signer) {
 	t.Helper()
 	ca = newSigner(t, "ed25519")
-	trust := new(keys.Trust)
+	file := filepath.Join(t.TempDir(), "authorities")
+	if err := os.WriteFile(file, gossh.MarshalAuthorizedKey(ca.PublicKey()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	trust, err := keys.OpenTrust(file, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	g = newGateway(t, func(c *Config) {
 		c.Certificate = func(_ context.Context, cert *gossh.Certificate) (keys.Principal, error) {
 			p, err := trust.Authenticate(cert, "ssh", time.Now())
@@ -35,12 +43,6 @@ func newTrustingGateway(t *testing.T) (g *gateway, ca gossh.Signer) {
 		}
 		c.Recheck = nil // of the harness, which knows plain keys alone
 	})
-	file := g.write("authorities", string(gossh.MarshalAuthorizedKey(ca.PublicKey())))
-	opened, err := keys.OpenTrust(file, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	trust = opened
 	return g, ca
 }
 

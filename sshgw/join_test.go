@@ -21,14 +21,27 @@ type invitations struct {
 	mu    sync.Mutex
 	codes map[string]string // to principals; used up when they have been used
 	tried int
+	g     *gateway
+}
+
+// tries is how often a code was tried, and left whether a code is still good.
+func (in *invitations) tries() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.tried
+}
+
+func (in *invitations) left(code string) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.codes[code] != ""
 }
 
 // newJoinGateway is a gateway with the invitation "sgi_good" for carol.
 func newJoinGateway(t *testing.T) (*gateway, *invitations) {
 	t.Helper()
 	in := &invitations{codes: map[string]string{"sgi_good": "carol"}}
-	var g *gateway
-	g = newGateway(t, func(c *Config) {
+	g := newGateway(t, func(c *Config) {
 		c.Join = func(_ context.Context, code string, k keys.Key) (keys.Key, error) {
 			in.mu.Lock()
 			defer in.mu.Unlock()
@@ -42,11 +55,14 @@ func newJoinGateway(t *testing.T) (*gateway, *invitations) {
 			if err != nil {
 				return keys.Key{}, err
 			}
-			g.register(pub, keys.Principal{ID: who, Role: keys.Member})
+			in.g.register(pub, keys.Principal{ID: who, Role: keys.Member})
 			k.Principal, k.Role = who, keys.Member
 			return k, nil
 		}
 	})
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.g = g
 	return g, in
 }
 
@@ -111,8 +127,8 @@ func TestJoin(t *testing.T) {
 func TestJoinRefused(t *testing.T) {
 	g, in := newJoinGateway(t)
 	r := run(t, g.sshAs("stranger", "-T", "join@gw"), strings.NewReader("sgi_bad\nsgi_good\n"))
-	if r.status != 255 || !strings.Contains(r.stderr, "sandgate: this code is not good\n") || in.tried != 1 {
-		t.Errorf("one try: %+v, tried %d", r, in.tried)
+	if r.status != 255 || !strings.Contains(r.stderr, "sandgate: this code is not good\n") || in.tries() != 1 {
+		t.Errorf("one try: %+v, tried %d", r, in.tries())
 	}
 	for name, stdin := range map[string]string{"nothing": "", "an empty line": "\n"} {
 		if r := run(t, g.sshAs("stranger", "-T", "join@gw"), strings.NewReader(stdin)); r.status != 255 || !strings.Contains(r.stderr, "no code was given") {
@@ -131,8 +147,8 @@ func TestJoinRefused(t *testing.T) {
 	if err := s.Shell(); err != nil {
 		t.Fatal(err)
 	}
-	if got := exitStatus(t, s.Wait()); got != 255 || in.tried != 4 {
-		t.Errorf("on a terminal: status %d, tried %d", got, in.tried)
+	if got := exitStatus(t, s.Wait()); got != 255 || in.tries() != 4 {
+		t.Errorf("on a terminal: status %d, tried %d", got, in.tries())
 	}
 	for range 20 {
 		if r = run(t, g.sshAs("stranger", "-n", "join@gw", "sgi_bad"), nil); strings.Contains(r.stderr, "too many codes") {
@@ -188,7 +204,7 @@ func TestJoinIsNothingElse(t *testing.T) {
 	// bob's public half is offered first, and cannot be proven.
 	pub := g.write("offered.pub", string(gossh.MarshalAuthorizedKey(g.newKey("other"))))
 	r := run(t, g.sshAs(filepath.Base(pub), "-i", filepath.Join(g.dir, "stranger"), "-n", "join@gw", "sgi_good"), nil)
-	if r.status != 0 || in.codes["sgi_good"] != "" {
+	if r.status != 0 || in.left("sgi_good") {
 		t.Errorf("join: %+v", r)
 	}
 	run(t, g.sshAs("stranger", "gw", "whoami"), nil).expect(t, 0, "carol member ssh\n")

@@ -61,9 +61,8 @@ func listens(l net.Listener, err error) error {
 }
 
 func tryOuts() []tryOut {
-	type f = func(m *matrix, c *ssh.Client, id string, signer ssh.Signer) error
 	return []tryOut{
-		{"shell", f(func(_ *matrix, c *ssh.Client, _ string, _ ssh.Signer) error {
+		{"shell", func(_ *matrix, c *ssh.Client, _ string, _ ssh.Signer) error {
 			s, err := c.NewSession()
 			if err != nil {
 				return err
@@ -78,7 +77,7 @@ func tryOuts() []tryOut {
 				return errors.Join(err, errors.New(out.String()))
 			}
 			return nil
-		})},
+		}},
 		{"exec", func(_ *matrix, c *ssh.Client, _ string, _ ssh.Signer) error { return output(c, "echo in") }},
 		{"sftp", func(_ *matrix, c *ssh.Client, _ string, _ ssh.Signer) error {
 			s, err := c.NewSession()
