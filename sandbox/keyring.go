@@ -192,6 +192,9 @@ func (a *Actor) mayGrant(op operation, principal *string, role *keys.Role, expir
 // inherits where it says nothing.
 func (a *Actor) narrow(principal string, scope *keys.Scope) error {
 	own := a.who.Scope
+	if a.who.Limits != (keys.SessionLimits{}) {
+		return fault.New(fault.Denied, "the certificate %s limits what a session may do, and makes no keys, which would not be limited so", a.keyName()).About("key")
+	}
 	if own.IsZero() {
 		return nil
 	}

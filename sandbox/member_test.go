@@ -169,6 +169,10 @@ func TestKeysWithinScope(t *testing.T) {
 		t.Errorf("it sees %+v, %v", all, err)
 	}
 	wantCode(t, a.DeleteKey(ctx, "SHA256:free"), fault.NotFound)
+	limited := alice
+	limited.Limits.NoPTY = true
+	_, err = w.engine.As(limited).AddKey(ctx, keys.Key{Fingerprint: "SHA256:unlimited"})
+	wantCode(t, err, fault.Denied)
 	boss := admin
 	boss.Scope.Verbs = []keys.Verb{keys.Keyring}
 	_, err = w.engine.As(boss).AddKey(ctx, keys.Key{Fingerprint: "SHA256:bob", Principal: "bob"})
