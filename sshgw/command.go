@@ -20,11 +20,13 @@ type CommandIO struct {
 	// was typed may then be a shell command for a sandbox that is gone, so
 	// nothing that destroys may be taken from its words by accident.
 	Fallback bool
-	Stdin    io.Reader
-	Stdout   io.Writer
-	Stderr   io.Writer // the same as Stdout on a terminal
-	Env      []string  // "KEY=value", what the client was allowed to set
-	TTY      *Terminal // nil without a terminal
+	// Reached is the address of the gateway that the client has connected to.
+	Reached string
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer // the same as Stdout on a terminal
+	Env     []string  // "KEY=value", what the client was allowed to set
+	TTY     *Terminal // nil without a terminal
 }
 
 // Terminal is the client's terminal. There is no kernel terminal behind it:
@@ -64,7 +66,7 @@ func (s *session) startCommand(d door, args []string) *command {
 	p := &command{in: newTypeahead(), cancel: cancel, stopped: stop, done: make(chan struct{})}
 	p.stdout = &commandOutput{w: s.stdout, cancel: cancel}
 	cio := CommandIO{
-		Principal: d.who, User: oneLine(d.user), Fallback: d.fallback(),
+		Principal: d.who, User: oneLine(d.user), Fallback: d.fallback(), Reached: s.sc.LocalAddr().String(),
 		Stdin: p.in, Stdout: p.stdout, Stderr: s.stderr, Env: s.env.vars,
 	}
 	if tty := s.terminal(); tty != nil {

@@ -35,8 +35,14 @@
 // # What ends where
 //
 // Nothing is run, dialled, listened on or read on the gateway's own host. Local
-// forwards are dialled inside the sandbox; everything that would have to end
-// on the gateway is refused with the reason.
+// forwards are dialled inside the sandbox, remote ones and ssh agents listen
+// there, sftp is the guest's; everything that would have to end on the gateway
+// is refused with the reason.
+//
+// A jump (ssh -J gateway sbx_…) is a direct-tcpip channel of the control account
+// to port 22 of a sandbox. This same server answers it on the channel, with its
+// own host keys and a second authentication, which must be of the same
+// principal. The sandbox is fixed then; there is no second jump.
 //
 // # Exit statuses
 //

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"os"
@@ -71,7 +72,7 @@ func remoteCommand(ctx context.Context, cio sshgw.CommandIO, handler http.Handle
 		Stdin: cio.Stdin, Stdout: cio.Stdout, Stderr: cio.Stderr,
 		StdinTTY: tty, StdoutTTY: tty, StderrTTY: tty,
 		Getenv:  func(k string) string { return vars[k] },
-		Gateway: gateway,
+		Gateway: cmp.Or(cio.Reached, gateway),
 		Client: func(context.Context, string) (*api.Client, error) {
 			return api.NewClient(api.InProcess(handler, cio.Principal)), nil
 		},
