@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -15,17 +16,23 @@ import (
 	"github.com/sandgate/sandgate/sandbox/guest"
 )
 
-// startSession starts a session of alice's that prints a line and echoes, and
-// returns its end when it has.
+// startSession starts a session of alice's that has printed a line and echoes,
+// and returns its end when it has.
 func startSession(t *testing.T, e *sandbox.Engine, ref, name string) (sandbox.SessionProcess, <-chan error) {
 	t.Helper()
+	shown, w := io.Pipe()
 	p, err := e.As(alice).OpenSession(t.Context(), ref, sandbox.SessionRequest{
 		Name: name, Record: true, From: "192.0.2.1",
 		Command: guest.Command{Args: []string{"/bin/sh", "-c", "echo hello; exec cat"}, TTY: &guest.TTY{Term: "xterm", Size: guest.Size{Rows: 30, Cols: 90}}},
-	}, guest.Output{Stdout: io.Discard})
+	}, guest.Output{Stdout: w})
 	if err != nil {
 		t.Fatal(err)
 	}
+	if line, err := bufio.NewReader(shown).ReadString('\n'); err != nil || line != "hello\r\n" {
+		t.Fatalf("shown %q, %v", line, err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, shown) }()
+	t.Cleanup(func() { w.Close() })
 	ended := make(chan error, 1)
 	go func() {
 		_, err := p.Wait(context.Background())
