@@ -112,7 +112,7 @@ func literalHosts(text []byte) map[string]bool {
 		if keyword != "host" {
 			continue
 		}
-		for _, name := range strings.Fields(args) {
+		for name := range strings.FieldsSeq(args) {
 			if name = strings.Trim(name, `"`); !strings.ContainsAny(name, "*?!") {
 				found[name] = true
 			}
