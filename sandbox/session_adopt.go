@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"time"
 
 	"github.com/sandgate/sandgate/sandbox/fault"
 	"github.com/sandgate/sandgate/sandbox/guest"
@@ -16,6 +17,7 @@ func (e *Engine) reconcileSessions(ctx context.Context, r *Reconciliation) {
 		e.cfg.Log.Error("list live sessions", "err", err)
 		return
 	}
+	swept := map[string]bool{}
 	for _, s := range open {
 		box, err := e.cfg.Store.Sandbox(ctx, s.SandboxID)
 		if err == nil && box.Driver != e.cfg.Driver.Name() || e.sessions.byID(s.ID) != nil {
@@ -29,9 +31,51 @@ func (e *Engine) reconcileSessions(ctx context.Context, r *Reconciliation) {
 			e.lostSession(s, "lost when the server stopped")
 			continue
 		}
+		if !box.asleep() && !swept[box.ID] {
+			swept[box.ID] = true
+			e.background(func(ctx context.Context) { e.sweepSessions(ctx, box.ID) })
+		}
 		if e.adoptSession(ctx, &box, &s, r) {
 			r.Sessions++
 		}
+	}
+}
+
+// sweepAfter is how long the last words of a server that has died may be on
+// their way to a guest.
+const sweepAfter = 3 * time.Second
+
+// sweepSessions ends what a guest was told to start by a server that has died,
+// when it came to it only after the next server had looked.
+func (e *Engine) sweepSessions(ctx context.Context, sandboxID string) {
+	select {
+	case <-time.After(sweepAfter):
+	case <-ctx.Done():
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordTime)
+	defer cancel()
+	conn, err := e.conns.get(ctx, sandboxID)
+	if err != nil {
+		return
+	}
+	list, err := conn.List(ctx)
+	if err != nil {
+		return
+	}
+	for _, info := range list {
+		if info.Label != "session" || info.Exited || e.sessions.byID(info.ID) != nil {
+			continue
+		}
+		e.cfg.Log.Warn("end a session without a record", "session", info.ID, "sandbox", sandboxID)
+		p, err := e.attach(ctx, sandboxID, info.ID, ahead, guest.Output{Hold: guest.HoldNever})
+		if err != nil {
+			continue
+		}
+		_ = p.Hangup(ctx) // the guest sees to the rest
+		_, _ = p.Wait(ctx)
+		p.Close()
+		e.forget(sandboxID, info.ID)
 	}
 }
 

@@ -161,7 +161,7 @@ func (ls *liveSession) save() {
 // saveOnce is false when there is nothing to save any more, or nobody to do it.
 func (ls *liveSession) saveOnce(ctx context.Context) bool {
 	ls.mu.Lock()
-	if !ls.unsaved || ls.over || ctx.Err() != nil {
+	if !ls.unsaved || ls.over {
 		ls.saving = false
 		ls.mu.Unlock()
 		return false
@@ -169,7 +169,8 @@ func (ls *liveSession) saveOnce(ctx context.Context) bool {
 	facts := slices.Clone(ls.facts)
 	ls.facts, ls.unsaved = nil, false
 	ls.mu.Unlock()
-	bounded, cancel := context.WithTimeout(ctx, recordTime)
+	// A server that stops still says what it knows.
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	_, err := ls.e.cfg.Store.UpdateSession(bounded, ls.id, func(s *Session) ([]Event, error) {
 		if s.Status != SessionEnded {
 			ls.present(s)
@@ -183,10 +184,12 @@ func (ls *liveSession) saveOnce(ctx context.Context) bool {
 	}
 	ls.mu.Lock()
 	ls.facts, ls.unsaved = append(facts, ls.facts...), true
+	ls.saving = ctx.Err() == nil
 	ls.mu.Unlock()
-	if ctx.Err() == nil {
-		ls.e.cfg.Log.Warn("record who is attached to a session; trying on", "session", ls.id, "err", err)
+	if ctx.Err() != nil {
+		return false // the next server finds what is so
 	}
+	ls.e.cfg.Log.Warn("record who is attached to a session; trying on", "session", ls.id, "err", err)
 	select {
 	case <-time.After(storeRetry):
 	case <-ctx.Done():
