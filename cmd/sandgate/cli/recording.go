@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -130,7 +129,7 @@ func (a *app) recordingGetCommand() *cobra.Command {
 
 func (a *app) recordingExportCommand() *cobra.Command {
 	var format, file string
-	var follow bool
+	var follow, asJSON bool
 	cmd := &cobra.Command{
 		Use: "export <recording> [flags]", Short: "Write a recording for other programs",
 		Long: `Write a recording as asciicast v2, which asciinema and its players read,
@@ -141,9 +140,13 @@ in it.`,
 		Args: exactly(argRecording),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd, func(ctx context.Context, c *api.Client) error {
-				return a.writeOutput(file, 0o600, func(w io.Writer) error {
+				err := a.writeOutput(file, 0o600, func(w io.Writer) error {
 					return c.ReadRecording(ctx, args[0], format, follow, w)
 				})
+				if err != nil || !asJSON || file == "-" {
+					return err
+				}
+				return a.printJSON(map[string]any{"recordingId": args[0], "format": format, "file": file})
 			})
 		},
 	}
@@ -151,22 +154,22 @@ in it.`,
 	fl.StringVar(&format, "format", string(sandbox.AsciicastV2), "asciicast-v2, asciicast-v3 or text")
 	fl.StringVarP(&file, "output", "o", "-", "file to write; - is standard output")
 	fl.BoolVarP(&follow, "follow", "f", false, "go on until one that is being made has ended")
+	fl.BoolVar(&asJSON, "json", false, "say what was written to a file as JSON")
 	return cmd
 }
 
 func (a *app) recordingDeleteCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "delete <recording>", Aliases: []string{"rm", "del", "remove"}, Short: "Delete a recording (admins)",
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "delete <recording>... [flags]", Aliases: []string{"rm", "del", "remove"}, Short: "Delete a recording (admins)",
 		Example: "  sandgate recording delete rec_4k2m7qa3bc5d",
-		Args:    exactly(argRecording),
+		Args:    atLeast(argRecording),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd, func(ctx context.Context, c *api.Client) error {
-				if err := c.DeleteRecording(ctx, args[0]); err != nil {
-					return err
-				}
-				_, err := fmt.Fprintf(a.Stdout, "%s is deleted\n", clean(args[0]))
-				return err
+				return a.deleteEach(args, asJSON, func(id string) error { return c.DeleteRecording(ctx, id) })
 			})
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }

@@ -18,7 +18,7 @@ import (
 
 func (a *app) recordingPlayCommand() *cobra.Command {
 	speed, idle, from := 1.0, "0s", "0s"
-	var follow bool
+	var follow, asJSON bool
 	cmd := &cobra.Command{
 		Use: "play <recording> [flags]", Short: "Show a recording as it happened",
 		Long: `Show a recording as it happened. Only what is there to be seen reaches your
@@ -49,6 +49,9 @@ With --follow it shows a session that goes on as it happens.`,
 				return flagError("from", err)
 			}
 			return a.withClient(cmd, func(ctx context.Context, c *api.Client) error {
+				if asJSON {
+					return c.ReadRecording(ctx, args[0], "", follow, a.Stdout)
+				}
 				p.open = func(ctx context.Context) io.ReadCloser {
 					r, w := io.Pipe()
 					go func() { _ = w.CloseWithError(c.ReadRecording(ctx, args[0], "", follow, w)) }()
@@ -63,6 +66,7 @@ With --follow it shows a session that goes on as it happens.`,
 	fl.StringVar(&idle, "idle-limit", "0s", "shorten pauses to this (default: as they were)")
 	fl.StringVar(&from, "from", "0s", "begin at this time of the recording")
 	fl.BoolVarP(&follow, "follow", "f", false, "show one that is being made, as it happens")
+	fl.BoolVar(&asJSON, "json", false, "print what is recorded, one JSON value a line (asciicast), instead of showing it")
 	return cmd
 }
 

@@ -183,8 +183,9 @@ func (a *app) sessionRenameCommand() *cobra.Command {
 }
 
 func (a *app) sessionDetachCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "detach <sandbox> <session>", Short: "Send all clients of a session away; it goes on",
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "detach <sandbox> <session> [flags]", Short: "Send all clients of a session away; it goes on",
 		Example: "  sandgate session detach dev main",
 		Args:    exactly(argSandbox, argSession),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -192,16 +193,22 @@ func (a *app) sessionDetachCommand() *cobra.Command {
 				if err := c.DetachSession(ctx, args[0], args[1]); err != nil {
 					return err
 				}
+				if asJSON {
+					return a.printJSON(map[string]any{"sandbox": args[0], "detached": args[1]})
+				}
 				_, err := fmt.Fprintf(a.Stdout, "%s is detached\n", clean(args[1]))
 				return err
 			})
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }
 
 func (a *app) sessionKillCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "kill <sandbox> <session>", Aliases: []string{"end", "delete", "rm"}, Short: "End a session",
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "kill <sandbox> <session> [flags]", Aliases: []string{"end", "delete", "rm"}, Short: "End a session",
 		Long: `End a session: what runs in it gets a hangup, as when a terminal is closed, and
 what has not ended after a moment is killed.`,
 		Example: "  sandgate session kill dev main",
@@ -211,9 +218,14 @@ what has not ended after a moment is killed.`,
 				if err := c.KillSession(ctx, args[0], args[1]); err != nil {
 					return err
 				}
+				if asJSON {
+					return a.printJSON(map[string]any{"sandbox": args[0], "killed": args[1]})
+				}
 				_, err := fmt.Fprintf(a.Stdout, "%s has ended\n", clean(args[1]))
 				return err
 			})
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }
