@@ -147,6 +147,12 @@ func (e *Engine) sessionLives(ctx context.Context, ls *liveSession, r *Reconcili
 			return true
 		}
 	}
-	ls.finish(nil, fault.From(errSessionLost).Error()+": lost when the server stopped", -1)
+	// It may be on its way to the guest still; then it is ended when it is there.
+	ls.mu.Lock()
+	ls.parting = fault.From(errSessionLost).Error() + ": lost when the server stopped"
+	ls.doubt = time.Now().Add(sweepAfter)
+	ls.hang()
+	ls.mu.Unlock()
+	e.background(ls.keep)
 	return false
 }

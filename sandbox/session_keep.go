@@ -131,6 +131,8 @@ func (ls *liveSession) lost(ctx context.Context, err error) (retry bool) {
 		ls.sleep()
 	case !s.Status.Up():
 		ls.finish(nil, fault.From(s.notUp()).Error(), -1)
+	case fault.Is(err, fault.NotFound) && time.Now().Before(ls.doubt):
+		return true
 	case fault.Is(err, fault.NotFound):
 		if st, ierr := e.cfg.Driver.Inspect(ctx, ls.sandboxID); ierr != nil || st.State != driver.Running {
 			return true // whoever notices the end of the sandbox says more

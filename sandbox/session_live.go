@@ -36,6 +36,7 @@ type liveSession struct {
 	parting    string    // why it is being ended
 	partingBy  string    // by whom
 	hanging    bool      // somebody is at that
+	doubt      time.Time // until then it may come to be, though it is not there
 	detachedAt time.Time // zero while somebody controls it
 	tap        sessionTap
 	tapFrom    int64   // up to where the tap has the output
