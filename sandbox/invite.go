@@ -86,7 +86,7 @@ func (a *Actor) invites(ctx context.Context) ([]keys.Invite, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(i keys.Invite) bool { return !a.holds(i.Principal, i.Scope) }), nil
+	return slices.DeleteFunc(all, func(i keys.Invite) bool { return !a.holds(i.Principal, i.Role, i.Scope) }), nil
 }
 
 // RevokeInvite takes an invitation back. Keys that it has registered stay.

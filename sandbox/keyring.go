@@ -208,13 +208,24 @@ func (a *Actor) narrow(principal string, scope *keys.Scope) error {
 	return nil
 }
 
-// holds reports whether the actor may see and remove a credential: an admin
-// any, a member their own, and who has a scope none that may do more.
-func (a *Actor) holds(principal string, scope keys.Scope) bool {
+// holds reports whether the actor may see a credential: an admin any, a member
+// their own, and nobody one of their own that may do more than the one they
+// came with.
+func (a *Actor) holds(principal string, role keys.Role, scope keys.Scope) bool {
 	if principal == a.who.ID && a.who.ID != "" {
-		return a.who.Scope.Contains(scope)
+		return a.who.Scope.Contains(scope) && (role != keys.Admin || a.who.IsAdmin())
 	}
 	return a.who.IsAdmin() && a.who.Scope.IsZero()
+}
+
+// mayRemove refuses a member to remove a credential that holds for longer than
+// the one they came with: what is about to end, or was lent, takes nothing along.
+func (a *Actor) mayRemove(id string, expires time.Time) error {
+	limit := a.who.Expires
+	if a.who.IsAdmin() || limit.IsZero() || id == a.who.KeyID || !expires.IsZero() && !expires.After(limit) {
+		return nil
+	}
+	return fault.New(fault.Denied, "the key %s expires before the one it was to remove; use one that holds as long", a.keyName()).About("key")
 }
 
 // AddKey registers a public key.
@@ -243,7 +254,7 @@ func (a *Actor) ListKeys(ctx context.Context) ([]keys.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(k keys.Key) bool { return !a.holds(k.Principal, k.Scope) }), nil
+	return slices.DeleteFunc(all, func(k keys.Key) bool { return !a.holds(k.Principal, k.Role, k.Scope) }), nil
 }
 
 // DeleteKey removes a public key. Connections that it opened go on.
@@ -253,8 +264,11 @@ func (a *Actor) DeleteKey(ctx context.Context, fingerprint string) error {
 	}
 	missing := fault.New(fault.NotFound, "no key %q; `key list` shows them", clip(fingerprint, 80)).About("key")
 	k, err := a.e.cfg.Store.Key(ctx, fingerprint)
-	if fault.Is(err, fault.NotFound) || (err == nil && !a.holds(k.Principal, k.Scope)) {
+	if fault.Is(err, fault.NotFound) || (err == nil && !a.holds(k.Principal, k.Role, k.Scope)) {
 		return missing
+	}
+	if err == nil {
+		err = a.mayRemove(fingerprint, k.ExpiresAt)
 	}
 	if err != nil {
 		return err
@@ -300,7 +314,7 @@ func (a *Actor) apiKeys(ctx context.Context) ([]keys.APIKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(k keys.APIKey) bool { return !a.holds(k.Principal, k.Scope) }), nil
+	return slices.DeleteFunc(all, func(k keys.APIKey) bool { return !a.holds(k.Principal, k.Role, k.Scope) }), nil
 }
 
 // DeleteAPIKey removes an API key.
@@ -314,6 +328,9 @@ func (a *Actor) DeleteAPIKey(ctx context.Context, id string) error {
 	}
 	for _, k := range visible {
 		if k.ID == id {
+			if err := a.mayRemove(id, k.ExpiresAt); err != nil {
+				return err
+			}
 			a.e.cfg.Log.Info("API key deleted", "key", id, "user", k.Principal, "by", a.who.ID)
 			return a.e.cfg.Store.DeleteAPIKey(ctx, id)
 		}

@@ -159,6 +159,7 @@ func (a *Actor) DeleteProject(ctx context.Context, kind GroupKind, name string) 
 		return noGroup(err, kind, name)
 	}
 	a.e.cfg.Log.Info("group deleted", "kind", kind, "name", clip(name, 64), "by", a.who.ID)
+	a.e.expel(ctx)
 	return nil
 }
 
@@ -189,6 +190,7 @@ func (a *Actor) RemoveMember(ctx context.Context, kind GroupKind, name, principa
 	}
 	if err == nil {
 		a.e.cfg.Log.Info("member removed", "kind", kind, "name", name, "user", clip(principal, 64), "by", a.who.ID)
+		a.e.expel(ctx)
 	}
 	return err
 }

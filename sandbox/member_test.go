@@ -179,6 +179,70 @@ func TestKeysWithinScope(t *testing.T) {
 	wantCode(t, err, fault.Denied)
 }
 
+// A key that may do less, or holds for less long, takes none along that its
+// principal has beside it.
+func TestKeysBesideAreSafe(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	boss := w.engine.As(admin)
+	for _, k := range []keys.Key{{Fingerprint: "SHA256:boss", Role: keys.Admin}, {Fingerprint: "SHA256:plain", Role: keys.Member}} {
+		if _, err := boss.AddKey(ctx, k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	api, _, err := boss.AddAPIKey(ctx, keys.APIKey{Name: "ci"})
+	if err != nil || api.Role != keys.Admin {
+		t.Fatalf("%+v, %v", api, err)
+	}
+	lesser := admin
+	lesser.Role, lesser.KeyID = keys.Member, "SHA256:plain"
+	l := w.engine.As(lesser)
+	wantCode(t, l.DeleteKey(ctx, "SHA256:boss"), fault.NotFound)
+	wantCode(t, l.DeleteAPIKey(ctx, api.ID), fault.NotFound)
+	if all, err := l.ListKeys(ctx); err != nil || len(all) != 1 || all[0].Fingerprint != "SHA256:plain" {
+		t.Errorf("it sees %+v, %v", all, err)
+	}
+
+	a := w.engine.As(alice)
+	soon := time.Now().Add(time.Hour)
+	for fingerprint, expires := range map[string]time.Time{"SHA256:long": {}, "SHA256:short": soon, "SHA256:shorter": soon.Add(-time.Minute)} {
+		if _, err := a.AddKey(ctx, keys.Key{Fingerprint: fingerprint, ExpiresAt: expires}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short := alice
+	short.KeyID, short.Expires = "SHA256:short", soon
+	b := w.engine.As(short)
+	wantCode(t, b.DeleteKey(ctx, "SHA256:long"), fault.Denied)
+	for _, fingerprint := range []string{"SHA256:shorter", "SHA256:short"} {
+		if err := b.DeleteKey(ctx, fingerprint); err != nil {
+			t.Errorf("%s: %v", fingerprint, err)
+		}
+	}
+}
+
+// Who is taken out of a project does not go on typing in its sandboxes.
+func TestWhoLeavesAProjectLeavesItsSessions(t *testing.T) {
+	w := newWorld(t)
+	w.members(sandbox.ProjectGroup, "web", alice, bob)
+	s := w.create(alice, sandbox.CreateRequest{Project: "web"})
+	mine := w.session(alice, s.ID, request("main"))
+	mine.shows("ready")
+	theirs := w.session(bob, s.ID, request("main"))
+	theirs.shows("ready")
+	if err := w.engine.As(admin).RemoveMember(t.Context(), sandbox.ProjectGroup, "web", "bob"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := theirs.end(); !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "not use this sandbox any more") {
+		t.Errorf("he was told %v", err)
+	}
+	mine.types("still here\n")
+	mine.shows("got still here")
+	if _, err := w.tryOpen(bob, s.ID, request("main"), nil); !fault.Is(err, fault.NotFound) {
+		t.Errorf("he comes back: %v", err)
+	}
+}
+
 // An invitation registers as many keys as it says, in the rights of who made it;
 // whatever is wrong with a code, the answer is the same.
 func TestInvite(t *testing.T) {

@@ -19,7 +19,7 @@ func (a *Actor) OpenSession(ctx context.Context, ref string, r SessionRequest, o
 	if err != nil {
 		return nil, err
 	}
-	v := a.e.newViewer(a.who.ID, &r)
+	v := a.e.newViewer(a.who, &r)
 	for {
 		ls := a.e.sessions.find(s.ID, r.Name)
 		if r.Name == "" {

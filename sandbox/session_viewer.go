@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sandgate/sandgate/keys"
 	"github.com/sandgate/sandgate/sandbox/fault"
 	"github.com/sandgate/sandgate/sandbox/guest"
 )
@@ -17,7 +18,8 @@ var _ SessionProcess = (*viewer)(nil)
 type viewer struct {
 	ls        *liveSession
 	proc      atomic.Pointer[process]
-	principal string
+	who       keys.Principal
+	principal string // who.ID
 	from      string
 	mode      ViewMode
 	since     time.Time
@@ -39,8 +41,8 @@ type viewer struct {
 	notices notices
 }
 
-func (e *Engine) newViewer(principal string, r *SessionRequest) *viewer {
-	v := &viewer{principal: principal, from: r.From, mode: r.Mode}
+func (e *Engine) newViewer(who keys.Principal, r *SessionRequest) *viewer {
+	v := &viewer{who: who, principal: who.ID, from: r.From, mode: r.Mode}
 	v.ctx, v.cancel = context.WithCancelCause(context.Background())
 	v.notices.say = r.Notice
 	return v
