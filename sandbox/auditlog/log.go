@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -55,8 +56,9 @@ type Log struct {
 	file    *os.File // nil when it could not be opened
 	size    int64
 	closed  bool
-	lost    int       // records since the last complaint
-	said    time.Time // when an error was told last
+	written []fs.FileInfo // the files opened last, in their order, for those that follow
+	lost    int           // records since the last complaint
+	said    time.Time     // when an error was told last
 	changed chan struct{}
 }
 
@@ -108,7 +110,17 @@ func (l *Log) open() error {
 		l.file.Close()
 	}
 	l.file, l.size = f, info.Size()
+	l.remember(info)
 	return nil
+}
+
+// remember notes which file is written from now on. Of those that are gone a
+// few are remembered too: somebody may still read them. One that is the same as
+// an earlier one is that file, or has its number because that one is gone.
+func (l *Log) remember(info fs.FileInfo) {
+	l.written = slices.DeleteFunc(l.written, func(old fs.FileInfo) bool { return os.SameFile(old, info) })
+	l.written = append(l.written, info)
+	l.written = l.written[max(0, len(l.written)-l.cfg.Keep-2):]
 }
 
 // mend ends a last line that a crash has cut, so that the next one is whole.

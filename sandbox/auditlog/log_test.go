@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -158,6 +159,66 @@ func TestFollow(t *testing.T) {
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
+	}
+}
+
+// Who is slow misses nothing that is still there, whatever became meanwhile of
+// the file they were reading.
+func TestFollowSlowly(t *testing.T) {
+	for name, c := range map[string]struct {
+		keep  int
+		lose  func(l *auditlog.Log) error
+		first int64 // that is still there
+	}{
+		"taken away": {20, func(l *auditlog.Log) error {
+			return errors.Join(os.Rename(l.Path(), l.Path()+".moved"), l.Reopen())
+		}, 2},
+		"removed":           {20, func(l *auditlog.Log) error { return errors.Join(os.Remove(l.Path()), l.Reopen()) }, 2},
+		"full":              {20, func(*auditlog.Log) error { return nil }, 2},
+		"more than is kept": {3, func(*auditlog.Log) error { return nil }, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := open(t, auditlog.Config{MaxBytes: 500, Keep: c.keep})
+			reading, goOn := make(chan bool), make(chan bool)
+			var got []int64
+			l.Write(record(1))
+			end := errors.New("all is read")
+			done := make(chan error, 1)
+			go func() {
+				done <- l.ReadAudit(t.Context(), sandbox.AuditQuery{Follow: true, Limit: 10}, func(r *sandbox.AuditRecord) error {
+					switch {
+					case r == nil:
+						reading <- true
+						<-goOn
+					default:
+						got = append(got, r.Channel)
+						if r.Channel == 60 {
+							return end
+						}
+					}
+					return nil
+				})
+			}()
+			<-reading
+			if err := c.lose(l); err != nil {
+				t.Fatal(err)
+			}
+			for i := 2; i <= 60; i++ {
+				l.Write(record(i))
+			}
+			if c.first < 0 {
+				c.first = read(t, l, sandbox.AuditQuery{})[0]
+			}
+			close(goOn)
+			if err := <-done; !errors.Is(err, end) {
+				t.Fatal(err)
+			}
+			// The rest of the file it had open when that was full, and all that is kept.
+			got = got[1:]
+			if i := slices.Index(got, c.first); i < 0 || len(got[i:]) != 60-int(c.first)+1 {
+				t.Errorf("from %d on it got %v", c.first, got)
+			}
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/sandgate/sandgate/sandbox"
@@ -227,12 +228,7 @@ func (l *Log) successor(r *reader) (*reader, error) {
 	}
 	want := 0
 	if r != nil {
-		want = len(files) - 1 // somebody has taken the old one away
-		for i, f := range files {
-			if same(r.file, f) {
-				want = i + 1
-			}
-		}
+		want = l.after(r.file, files)
 	}
 	var next *reader
 	for i, f := range files {
@@ -245,12 +241,32 @@ func (l *Log) successor(r *reader) (*reader, error) {
 	return next, nil
 }
 
+// after is the index of the file that came after one. When that is among the
+// others no more, too old or taken away by somebody, the order in which they
+// were written tells: several may have come since.
+func (l *Log) after(old *os.File, files []*os.File) int {
+	for i, f := range files {
+		if same(old, f) {
+			return i + 1
+		}
+	}
+	isOld := func(info fs.FileInfo) bool { return sameInfo(old, info) }
+	later := l.written[slices.IndexFunc(l.written, isOld)+1:]
+	for i, f := range files {
+		if slices.ContainsFunc(later, func(info fs.FileInfo) bool { return sameInfo(f, info) }) {
+			return i
+		}
+	}
+	return len(files)
+}
+
 // same reports whether two files are one.
 func same(a, b *os.File) bool {
-	x, err := a.Stat()
-	if err != nil {
-		return false
-	}
 	y, err := b.Stat()
+	return err == nil && sameInfo(a, y)
+}
+
+func sameInfo(a *os.File, y fs.FileInfo) bool {
+	x, err := a.Stat()
 	return err == nil && os.SameFile(x, y)
 }
