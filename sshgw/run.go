@@ -252,7 +252,7 @@ func (s *session) runAPI() {
 	if s.refused() {
 		return
 	}
-	conn := apiConn{s.ch}
+	conn := apiConn{s.ch, s.ctx}
 	defer func() { _ = conn.Close() }()
 	who, ok := principalOf(s.sc.Permissions)
 	if !ok {
@@ -265,9 +265,17 @@ func (s *session) runAPI() {
 
 // apiConn is a channel for an HTTP server, which may close it while it is
 // being read and written. CloseWrite is left out: it may not be called then.
-type apiConn struct{ gossh.Channel }
+type apiConn struct {
+	gossh.Channel
+	ctx context.Context // of the session
+}
 
+// Close says whether what was asked for was answered, or cut off.
 func (a apiConn) Close() error {
-	_ = sendStatus(a.Channel, 0)
+	status := 0
+	if a.ctx.Err() != nil {
+		status = exitUnknown
+	}
+	_ = sendStatus(a.Channel, status)
 	return a.Channel.Close()
 }

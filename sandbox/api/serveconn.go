@@ -31,33 +31,49 @@ func NewServer(h http.Handler) *http.Server {
 
 // ServeConn serves one connection whose peer has proved to be who: the
 // "sandgate-api" subsystem of an SSH session, for one. It returns when the
-// peer has closed the connection or ctx ends, and has closed rwc then.
+// connection is over or ctx ends, and has closed rwc then.
+//
+// The end of what the peer sends is not the end of the peer. What it asked for
+// in HTTP/1 before is answered in full, streams too, and then the connection
+// is over. It is gone when ctx ends, or rwc can be read or written no more, and
+// that cancels what it asked for. HTTP/2 needs both directions: there, the end
+// of one is the end.
 func ServeConn(ctx context.Context, h http.Handler, who keys.Principal, rwc io.ReadWriteCloser) error {
+	there, gone := context.WithCancel(ctx)
+	defer gone()
 	// net/http needs deadlines to interrupt its own reads. Few byte streams
-	// have them, pipes do.
-	near, far := net.Pipe()
-	var copies sync.WaitGroup
-	closeAll := sync.OnceFunc(func() {
-		_ = far.Close()
-		_ = rwc.Close()
+	// have them, pipes do; and of two pipes one can end before the other.
+	in, fromPeer := net.Pipe()
+	out, toPeer := net.Pipe()
+	closePeer := sync.OnceFunc(func() { _ = rwc.Close() })
+	var received, sent sync.WaitGroup
+	received.Go(func() {
+		defer fromPeer.Close()
+		// A closed pipe is the server that wants no more; its answer may still
+		// be on its way.
+		if _, err := io.Copy(fromPeer, rwc); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+			gone()
+		}
 	})
-	for _, c := range []struct {
-		to   io.Writer
-		from io.Reader
-	}{{far, rwc}, {rwc, far}} {
-		copies.Go(func() {
-			defer closeAll()
-			_, _ = io.Copy(c.to, c.from) // either end going away ends both
-		})
-	}
-	srv := NewServer(h)
-	srv.BaseContext = func(net.Listener) context.Context { return WithPrincipal(ctx, who) }
-	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	sent.Go(func() {
+		defer toPeer.Close()
+		if _, err := io.Copy(rwc, toPeer); err != nil {
+			gone()
+		}
+	})
+	srv := NewServer(whileThere(there, h))
+	srv.BaseContext = func(net.Listener) context.Context { return WithPrincipal(there, who) }
+	stop := context.AfterFunc(there, func() {
+		_ = srv.Close()
+		closePeer()
+	})
 	defer stop()
-	l := newSingleListener(near)
-	err := srv.Serve(l)
-	closeAll()
-	copies.Wait()
+	near := twoPipes{Conn: in, out: out}
+	err := srv.Serve(newSingleListener(near))
+	_ = near.Close() // the server may not have got to it
+	sent.Wait()
+	closePeer()
+	received.Wait()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -66,6 +82,36 @@ func ServeConn(ctx context.Context, h http.Handler, who keys.Principal, rwc io.R
 	}
 	return err
 }
+
+// whileThere has requests of HTTP/1 end with their peer. net/http ends them as
+// soon as nothing more can be read, when the peer may still read.
+func whileThere(there context.Context, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 1 {
+			ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+			defer cancel()
+			defer context.AfterFunc(there, cancel)()
+			r = r.WithContext(ctx)
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// twoPipes is a connection that reads from one pipe and writes to another.
+type twoPipes struct {
+	net.Conn
+	out net.Conn
+}
+
+func (c twoPipes) Write(b []byte) (int, error) { return c.out.Write(b) }
+
+func (c twoPipes) Close() error { return errors.Join(c.Conn.Close(), c.out.Close()) }
+
+func (c twoPipes) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+func (c twoPipes) SetWriteDeadline(t time.Time) error { return c.out.SetWriteDeadline(t) }
 
 // singleListener accepts one connection, and then waits until that is closed.
 type singleListener struct {
