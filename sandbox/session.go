@@ -92,7 +92,8 @@ type SessionRequest struct {
 	// without it all of them share it.
 	Alone bool
 	// Command is what a session that is started runs; it must have a TTY.
-	// The size of the TTY counts when attaching as well.
+	// The size of the TTY counts when attaching as well, and so does a user:
+	// State with Field "user" when the session runs as another one.
 	Command guest.Command
 	From    string // address of the client, for the others to see
 	// Record asks for a recording of a session that is started here, and

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -100,6 +101,30 @@ func (ls *liveSession) stir() {
 
 // errSessionOver is for whoever comes too late.
 var errSessionOver = fault.New(fault.State, "the session has ended").About("session")
+
+// runsAs says no when a user is asked for, and the session runs as another one:
+// whoever means to be an ordinary user must not come to type as root unawares.
+func (ls *liveSession) runsAs(ctx context.Context, user string) error {
+	if user == "" {
+		return nil
+	}
+	rec, err := ls.e.cfg.Store.Session(ctx, ls.id)
+	switch {
+	case fault.Is(err, fault.NotFound): // it never came to be
+		return errSessionOver
+	case err != nil:
+		return err
+	}
+	if is := cmp.Or(rec.User, "root"); is != user {
+		if ls.ending() { // its name is free in a moment
+			return errSessionOver
+		}
+		e := fault.New(fault.State, "session %q runs as %s, not as %s", ls.name(), is, clip(user, 64)).About("session")
+		e.Field = "user"
+		return e
+	}
+	return nil
+}
 
 // enter gives a client its place. It returns the others who are there.
 func (ls *liveSession) enter(v *viewer) (others []*viewer, err error) {

@@ -45,7 +45,10 @@ func (a *Actor) OpenSession(ctx context.Context, ref string, r SessionRequest, o
 		case <-ctx.Done():
 			return nil, fault.From(ctx.Err())
 		}
-		err := ls.join(ctx, v, &r, out.Stdout)
+		err := ls.runsAs(ctx, r.Command.User)
+		if err == nil {
+			err = ls.join(ctx, v, &r, out.Stdout)
+		}
 		if err == nil {
 			return v, nil
 		}

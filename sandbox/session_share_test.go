@@ -72,6 +72,27 @@ func TestShare(t *testing.T) {
 	w.record(s.ID, "main", is(sandbox.SessionDetached))
 }
 
+// Who asks for a user gets a session of that user or none. No user and root are
+// the same.
+func TestShareAsAnotherUser(t *testing.T) {
+	w := newWorld(t)
+	s := w.create(alice, sandbox.CreateRequest{})
+	one := w.session(alice, s.ID, request("main"))
+	one.shows("ready")
+	for _, mode := range []sandbox.ViewMode{sandbox.ViewControl, sandbox.ViewWatch} {
+		r := request("main")
+		r.Mode, r.Command.User = mode, "nobody"
+		_, err := w.tryOpen(alice, s.ID, r, nil)
+		if want := `user: session "main" runs as root, not as nobody`; !fault.Is(err, fault.State) || err.Error() != want {
+			t.Errorf("%s as nobody: %v, want %q", mode, err, want)
+		}
+	}
+	w.record(s.ID, "main", func(s sandbox.Session) bool { return len(s.Viewers) == 1 })
+	same := request("main")
+	same.Command.User = "root"
+	w.session(alice, s.ID, same).leave()
+}
+
 // seqOutput is what the terminal prints for seq n.
 func seqOutput(n int) []byte {
 	var b bytes.Buffer

@@ -45,14 +45,16 @@ func (s *session) attach(d door, command string) (guest.Exit, error) {
 	v.SessionProcess, err = d.ops.OpenSession(s.ctx, d.ref, r, guest.Output{Stdout: v.screen})
 	if err != nil {
 		up(false)
+		if e := fault.From(err); e.Code == fault.State && e.Field == "user" { // it runs as another one
+			err = fault.Wrap(err, e.Code, "%s; take it up with: %s", e.Message, d.back(d.session))
+		}
 		return none, err
 	}
 	defer func() { _ = v.Close() }()
 	v.screen.draw()
-	record, created := v.Session()
-	v.name = record.Name
-	recordOf(s.ch).named(v.name)
-	s.log.Info("ssh session attached", "principal", d.who.ID, "where", d.ref, "session", quoted(v.name), "id", record.ID, "new", created, "watch", v.watch)
+	v.record, v.created = v.Session()
+	recordOf(s.ch).named(v.record.Name)
+	s.log.Info("ssh session attached", "principal", d.who.ID, "where", d.ref, "session", quoted(v.record.Name), "id", v.record.ID, "new", v.created, "watch", v.watch)
 	s.setView(v)
 	defer s.setView(nil)
 	return v.part(s.drive(v))
@@ -95,17 +97,33 @@ func (s *session) remind(d door) bool {
 // back is the command that leads back to a session.
 func (d door) back(session string) string { return "ssh -t " + d.ref + "+" + session + "@gw" }
 
-// errLeft means that the client left its session with a key.
+// errLeft means that the client left its session by itself, and may still look.
 var errLeft = errors.New("the client has left the session")
 
 // view is one client's end of a session.
 type view struct {
 	sandbox.SessionProcess
-	s      *session
-	door   door
-	screen *screen
-	watch  bool
-	name   string // of the session
+	s       *session
+	door    door
+	screen  *screen
+	watch   bool
+	record  sandbox.Session // as it was when it was opened
+	created bool            // this client began it
+}
+
+// present is the session as it is now. It may have another name than it had.
+func (v *view) present() (sandbox.Session, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), partTime) // the client's own may be over
+	defer cancel()
+	return v.door.ops.Session(ctx, v.record.SandboxID, v.record.ID)
+}
+
+// name is what the session is called now, as far as that can be found out.
+func (v *view) name() string {
+	if x, err := v.present(); err == nil {
+		return x.Name
+	}
+	return v.record.Name
 }
 
 // Write passes on what is typed. Who watches types to nobody, and Ctrl-C ends
@@ -138,7 +156,8 @@ const endOfInput = time.Second
 // CloseWrite passes on the end of what is typed; a watcher has typed nothing.
 // When a terminal window is closed, ssh reports the end of the input and dies a
 // moment later. A shell that got to know would end, so it is told only when the
-// client is still there.
+// client is still there, and only by who began the session. Who found it there
+// leaves: it is not the end of what others type.
 func (v *view) CloseWrite() error {
 	if v.watch {
 		return nil
@@ -149,6 +168,10 @@ func (v *view) CloseWrite() error {
 	case <-v.s.ctx.Done():
 		return nil
 	case <-held.C:
+		if !v.created {
+			v.s.end(errLeft)
+			return nil
+		}
 		return v.SessionProcess.CloseWrite()
 	}
 }
@@ -180,23 +203,25 @@ func (v *view) part(exit guest.Exit, err error) (guest.Exit, error) {
 	v.screen.leave(true)
 	switch {
 	case errors.Is(why, errLeft):
-		v.s.say("sandgate: left " + v.name + "; it goes on")
+		v.s.say("sandgate: left " + v.name() + "; it goes on")
 		return guest.Exit{}, nil
 	case errors.Is(why, errStopping):
-		return guest.Exit{Code: exitUnknown}, fault.Wrap(why, fault.Unavailable, "the gateway is stopping; session %s goes on, come back with: %s", v.name, v.door.back(v.name))
+		name := v.name()
+		return guest.Exit{Code: exitUnknown}, fault.Wrap(why, fault.Unavailable, "the gateway is stopping; session %s goes on, come back with: %s", name, v.door.back(name))
 	case why != nil:
 		return guest.Exit{Code: exitUnknown}, errGone
 	case errors.Is(err, sandbox.ErrDetached):
 		if said := fault.From(err).Error(); said != sandbox.ErrDetached.Error() { // by whom
 			v.s.say("sandgate: " + oneLine(said))
 		}
-		v.s.say("detached: " + v.name + "; come back with: " + v.door.back(v.name))
+		name := v.name()
+		v.s.say("detached: " + name + "; come back with: " + v.door.back(name))
 		return guest.Exit{}, nil
 	}
 	// The sandbox was paused, or lost. If the session was not, say how to get
 	// there again.
-	if x, gone := v.door.ops.Session(v.s.ctx, v.door.ref, v.name); gone == nil && x.Status != sandbox.SessionEnded {
-		err = fault.Wrap(err, fault.CodeOf(err), "%s; come back to %s with: %s", fault.From(err).Error(), v.name, v.door.back(v.name))
+	if x, gone := v.present(); gone == nil && x.Status != sandbox.SessionEnded {
+		err = fault.Wrap(err, fault.CodeOf(err), "%s; come back to %s with: %s", fault.From(err).Error(), x.Name, v.door.back(x.Name))
 	}
 	return guest.Exit{Code: exitUnknown}, err
 }

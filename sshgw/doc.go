@@ -16,8 +16,8 @@
 //
 // The SSH user name says what the connection is for, once for its whole life:
 //
-//   - "sbx_…" is a sandbox id, always. If there is no such sandbox, the answer
-//     is an error.
+//   - "sbx_…" is a sandbox id, always, also in capitals. If there is no such
+//     sandbox, the answer is an error.
 //   - Any other name that could be a sandbox's name is looked up among the
 //     principal's own sandboxes. If one has the name, it is that sandbox. Names
 //     of others mean nothing, to admins too, who use ids: else whoever names a
@@ -30,7 +30,8 @@
 //     that is gone reaches the command tree: CommandIO.Fallback tells.
 //   - "ref+session" asks for a named session of a sandbox, "ref+~user" for
 //     another user inside it, and "ref+root" for its root; both parts may come,
-//     in either order. None of them falls back to the control account.
+//     in either order. None of them falls back to the control account, nor does
+//     anything else with a plus in it.
 //
 // # What ends where
 //
@@ -59,7 +60,9 @@
 // session of the Engine: it outlives its client, and others may share it. What
 // the client wants of it comes in environment variables (SANDGATE_SESSION,
 // SANDGATE_RECORD), which are not passed on. A client that was detached reads
-// how to come back, and its status is 0.
+// how to come back, and its status is 0. The end of a client's input is passed on
+// to a session that this client began, and is the end of the client's own part in
+// one that it found.
 //
 // What a client is told goes to standard error until the session is drawn, and
 // is the title of its terminal from then on.

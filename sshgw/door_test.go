@@ -48,6 +48,7 @@ func TestCommandTree(t *testing.T) {
 func TestRouting(t *testing.T) {
 	g := newGateway(t)
 	g.register(g.newKey("root"), keys.Principal{ID: "root", Role: keys.Admin})
+	const noSandbox = "sandgate: user: what comes before the + must be the id or the name of a sandbox: ssh -t <sandbox>+<session>@<gateway>\n"
 	for _, c := range []struct {
 		key, user string
 		status    int
@@ -59,6 +60,11 @@ func TestRouting(t *testing.T) {
 		{"bob", "sbx_alice", 255, "", "sandgate: no sandbox \"sbx_alice\"\n"},
 		{"alice", "sbx_gone", 255, "", "sandgate: no sandbox \"sbx_gone\"\n"},
 		{"alice", "sbx_../..", 255, "", "sandgate: user: that is no sandbox id; ids look like sbx_4k2m7qxw3f5z\n"},
+		{"alice", "SBX_Alice", 0, "in\n", ""},
+		{"bob", "SBX_ALICE", 255, "", "sandgate: no sandbox \"sbx_alice\"\n"},
+		{"alice", "+build", 255, "", noSandbox},
+		{"alice", "+~root", 255, "", noSandbox},
+		{"alice", "+", 255, "", noSandbox},
 		{"alice", "box+root", 0, "in\n", ""},
 		{"alice", "sbx_alice+~" + me(), 0, "in\n", ""},
 		{"alice", "box+~nobody-there", 255, "", "sandgate: user: there is no user \"nobody-there\" in the sandbox\n"},

@@ -17,14 +17,14 @@ import (
 func FuzzUser(f *testing.F) {
 	for _, s := range []string{
 		"", "root", "sbx_4k2m7qxw3f5z", "sbx_", "sbx_A", "box+dev", "box+", "+", "a\x1b", "DOM\\user", "sbx_a+b+c", "-x", "a.b-c_d", "sbx_a/../b",
-		"box+root", "box+~postgres", "box+~postgres+build", "box+build+root", "box+~root+root", "box+~", "box+~+x", "box+~_apt", "box+~~x", "~x", "box+~1000",
+		"box+root", "box+~postgres", "box+~postgres+build", "box+build+root", "box+~root+root", "box+~", "box+~+x", "box+~_apt", "box+~~x", "~x", "box+~1000", "+build", "SBX_4K2M", "Sbx_a+B",
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, user string) {
 		got, err := parseUser(user)
 		if err != nil {
-			if !strings.HasPrefix(user, idPrefix) && !strings.Contains(user, "+") {
+			if !meansID(user) && !strings.Contains(user, "+") {
 				t.Errorf("%q: %v", user, err)
 			}
 			if got != (target{}) {
@@ -36,7 +36,7 @@ func FuzzUser(f *testing.F) {
 			return
 		}
 		if got.ref == "" {
-			if got != (target{}) || strings.HasPrefix(user, idPrefix) {
+			if got != (target{}) || meansID(user) || strings.Contains(user, "+") {
 				t.Errorf("%q: %+v", user, got)
 			}
 			return
@@ -53,10 +53,13 @@ func FuzzUser(f *testing.F) {
 			account = "+" + account
 		}
 		short := strings.Replace(account, "+~root", "+root", 1)
-		if !slices.Contains([]string{session + account, account + session, session + short, short + session}, strings.TrimPrefix(user, got.ref)) {
+		if !slices.Contains([]string{session + account, account + session, session + short, short + session}, user[min(len(user), len(got.ref)):]) {
 			t.Errorf("%q: %+v", user, got)
 		}
-		if got.isID != strings.HasPrefix(user, idPrefix) || len(got.ref) > len(idPrefix)+maxRef || len(got.account) > maxAccount || got.session == rootUser {
+		if ref, _, _ := strings.Cut(user, "+"); got.isID != meansID(user) || got.isID && got.ref != strings.ToLower(ref) || !got.isID && got.ref != ref {
+			t.Errorf("%q: %+v", user, got)
+		}
+		if len(got.ref) > len(idPrefix)+maxRef || len(got.account) > maxAccount || got.session == rootUser {
 			t.Errorf("%q: %+v", user, got)
 		}
 		if strings.ContainsAny(user, " \t\n/\\;|&$`'\"<>*?[]{}()!#\x00") || strings.HasPrefix(user, "-") || strings.HasPrefix(user, ".") {
@@ -70,8 +73,10 @@ func TestUser(t *testing.T) {
 	for user, want := range map[string]target{
 		"gw":                                 {ref: "gw"},
 		"DOM\\user":                          {},
-		"a b+c":                              {},
+		"a b":                                {},
 		"sbx_4k2m":                           {ref: "sbx_4k2m", isID: true},
+		"SBX_4K2M":                           {ref: "sbx_4k2m", isID: true},
+		"Sbx_4k2M+Build":                     {ref: "sbx_4k2m", isID: true, session: "Build"},
 		"box+dev":                            {ref: "box", session: "dev"},
 		"box+root":                           {ref: "box", account: "root"},
 		"box+~root":                          {ref: "box", account: "root"},
@@ -92,7 +97,7 @@ func TestUser(t *testing.T) {
 		}
 	}
 	for _, user := range []string{
-		"sbx_", "sbx_A", "sbx_../x", "box+", "box++", "box+a+", "box+~", "box+~~a", "box+a+b", "box+root+~postgres", "box+root+root",
+		"sbx_", "SBX_", "SBX_A-B", "sbx_\u212a", "+", "+build", "+~root", "+root", "a b+c", "DOM\\user+x", "sbx_../x", "box+", "box++", "box+a+", "box+~", "box+~~a", "box+a+b", "box+root+~postgres", "box+root+root",
 		"box+~a+~a", "box+-a", "box+.a", "box+a b", "box+~__a", "box+~-a", "box+~" + strings.Repeat("x", maxAccount+1), "box+" + strings.Repeat("x", maxRef+1),
 	} {
 		if got, err := parseUser(user); err == nil || got != (target{}) {

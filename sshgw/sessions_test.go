@@ -1,6 +1,7 @@
 package sshgw
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -52,6 +53,10 @@ func (b *box) OpenSession(ctx context.Context, ref string, r sandbox.SessionRequ
 		return nil, fault.New(fault.NotFound, "no session %q; `session list` shows them", r.Name)
 	case live != nil && r.Open == sandbox.OpenCreate:
 		return nil, fault.New(fault.Exists, "there is a session %q already", r.Name)
+	case live != nil && r.Command.User != "" && r.Command.User != cmp.Or(live.session().User, rootUser):
+		err := fault.New(fault.State, "session %q runs as another", r.Name)
+		err.Field = "user"
+		return nil, err
 	}
 	c := &sessionClient{r: r, out: out, detached: make(chan struct{})}
 	if live == nil {
@@ -69,7 +74,7 @@ func (b *box) OpenSession(ctx context.Context, ref string, r sandbox.SessionRequ
 // live finds a live session. The caller holds mu.
 func (b *boxes) live(name string) *liveSession {
 	for _, l := range b.sessions {
-		if r := l.session(); r.Status != sandbox.SessionEnded && r.Name == name {
+		if r := l.session(); r.Status != sandbox.SessionEnded && (r.Name == name || r.ID == name) {
 			return l
 		}
 	}
@@ -244,8 +249,17 @@ func (b *box) DetachSession(_ context.Context, ref, name string) error {
 	return nil
 }
 
-func (b *box) RenameSession(context.Context, string, string, string) (sandbox.Session, error) {
-	return sandbox.Session{}, fault.New(fault.Unsupported, "not for doors")
+func (b *box) RenameSession(_ context.Context, ref, name, to string) (sandbox.Session, error) {
+	if err := b.may(ref); err != nil {
+		return sandbox.Session{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.live(name)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.record.Name = to
+	return l.record, nil
 }
 
 func (b *box) KillSession(context.Context, string, string) error {

@@ -38,10 +38,15 @@ func (t target) sure() bool { return t.isID || t.session != "" || t.account != "
 // is for a name that can only be meant for a sandbox and is malformed.
 func parseUser(user string) (target, error) {
 	ref, rest, plus := strings.Cut(user, "+")
-	t := target{ref: ref, isID: strings.HasPrefix(ref, idPrefix)}
+	t := target{ref: ref}
+	if meansID(ref) {
+		t.isID, t.ref = true, strings.ToLower(ref)
+	}
 	switch {
-	case t.isID && !isWord(ref[len(idPrefix):], isLowerAlnum):
+	case t.isID && !isWord(ref[len(idPrefix):], isAlnum):
 		return target{}, fault.InvalidField("user", "that is no sandbox id; ids look like sbx_4k2m7qxw3f5z")
+	case !t.isID && !isWord(ref, isNameByte) && plus:
+		return target{}, fault.InvalidField("user", "what comes before the + must be the id or the name of a sandbox: ssh -t <sandbox>+<session>@<gateway>")
 	case !t.isID && !isWord(ref, isNameByte):
 		// A login name no sandbox can have ("DOM\\user", "", "a b").
 		return target{}, nil
@@ -54,6 +59,12 @@ func parseUser(user string) (target, error) {
 		}
 	}
 	return t, nil
+}
+
+// meansID reports whether a sandbox is meant by its id, in whatever case: what
+// is an id never leads to the control account.
+func meansID(ref string) bool {
+	return len(ref) >= len(idPrefix) && strings.EqualFold(ref[:len(idPrefix)], idPrefix)
 }
 
 // add takes one of the parts that follow a +.
