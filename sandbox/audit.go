@@ -22,6 +22,7 @@ const (
 	AuditStart      AuditKind = "start"      // something was begun: What says what
 	AuditEnd        AuditKind = "end"        // it has ended
 	AuditReload     AuditKind = "reload"     // the server has read its files anew
+	AuditChange     AuditKind = "change"     // keys, invitations, projects or recordings: What says what
 )
 
 // AuditRecord is one line of the audit log: who did what, from where, with
@@ -46,7 +47,8 @@ type AuditRecord struct {
 
 	Sandbox string `json:"sandbox,omitempty"` // id, or the reference that was used
 	Session string `json:"session,omitempty"` // name of the session
-	Target  string `json:"target,omitempty"`  // address, path or subsystem
+	Target  string `json:"target,omitempty"`  // address, path or subsystem; what is changed: fingerprint, id or name
+	Owner   string `json:"owner,omitempty"`   // principal whose that is, or who is added or removed
 	Command string `json:"command,omitempty"` // only where the server is told to keep it
 	TTY     bool   `json:"tty,omitempty"`
 

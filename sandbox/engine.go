@@ -90,6 +90,9 @@ type Config struct {
 	// nil: there is none.
 	Audit  AuditReader
 	Reload func(ctx context.Context, by string) (Reload, error)
+	// AuditSink takes the records of what is changed through the engine; nil:
+	// there is none. It may be called by any goroutine and does not block.
+	AuditSink func(AuditRecord)
 	// Warm is what is kept ready for whoever creates a sandbox; see KeepWarm.
 	Warm []Warm
 	// StopGrace is how long processes have to end when a sandbox is deleted.
@@ -108,7 +111,9 @@ type Engine struct {
 	locks keyedMutex
 	conns *connPool
 	pulse *pulse
-	warm  *warmPool
+
+	refusals auditRefusals
+	warm     *warmPool
 
 	restores restores
 

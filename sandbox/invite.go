@@ -41,7 +41,8 @@ var _ InviteOperations = (*Actor)(nil)
 
 // CreateInvite makes an invitation. Principal, Role, Scope, KeyExpiresAt, Uses
 // and ExpiresAt say what it is for.
-func (a *Actor) CreateInvite(ctx context.Context, i keys.Invite) (keys.Invite, string, error) {
+func (a *Actor) CreateInvite(ctx context.Context, i keys.Invite) (_ keys.Invite, _ string, err error) {
+	defer func() { a.changed("invite create", AuditRecord{Target: i.ID, Owner: i.Principal}, err) }()
 	now := a.e.cfg.Now()
 	if i.ExpiresAt.IsZero() {
 		i.ExpiresAt = now.Add(inviteLife)
@@ -90,7 +91,8 @@ func (a *Actor) invites(ctx context.Context) ([]keys.Invite, error) {
 }
 
 // RevokeInvite takes an invitation back. Keys that it has registered stay.
-func (a *Actor) RevokeInvite(ctx context.Context, id string) error {
+func (a *Actor) RevokeInvite(ctx context.Context, id string) (err error) {
+	defer func() { a.changed("invite revoke", AuditRecord{Target: id}, err) }()
 	if err := a.allow("RevokeInvite"); err != nil {
 		return err
 	}
@@ -118,8 +120,9 @@ func (e *Engine) Join(ctx context.Context, code string, k keys.Key) (keys.Key, e
 	if err := e.revoked(k); err != nil {
 		return keys.Key{}, err
 	}
-	now := e.cfg.Now()
+	now, used := e.cfg.Now(), ""
 	k, err := e.cfg.Store.Redeem(ctx, keys.HashSecret(clean), now, func(i keys.Invite) keys.Key {
+		used = i.ID
 		k.Principal, k.Role, k.Scope, k.ExpiresAt = i.Principal, i.Role, i.Scope, i.KeyExpiresAt
 		k.CreatedAt, k.LastUsedAt = now, time.Time{}
 		return k
@@ -130,6 +133,7 @@ func (e *Engine) Join(ctx context.Context, code string, k keys.Key) (keys.Key, e
 	case err != nil:
 		return keys.Key{}, err
 	}
+	e.changed("invite use", AuditRecord{Principal: k.Principal, Role: string(k.Role), Key: k.Fingerprint, Target: used}, nil)
 	e.cfg.Log.Info("key registered by invitation", "key", k.Fingerprint, "user", k.Principal, "role", k.Role)
 	return k, nil
 }

@@ -229,7 +229,8 @@ func (a *Actor) mayRemove(id string, expires time.Time) error {
 }
 
 // AddKey registers a public key.
-func (a *Actor) AddKey(ctx context.Context, k keys.Key) (keys.Key, error) {
+func (a *Actor) AddKey(ctx context.Context, k keys.Key) (_ keys.Key, err error) {
+	defer func() { a.changed("key add", AuditRecord{Target: k.Fingerprint, Owner: k.Principal}, err) }()
 	if err := a.mayGrant("AddKey", &k.Principal, &k.Role, &k.ExpiresAt, &k.Scope); err != nil {
 		return k, err
 	}
@@ -258,12 +259,14 @@ func (a *Actor) ListKeys(ctx context.Context) ([]keys.Key, error) {
 }
 
 // DeleteKey removes a public key. Connections that it opened go on.
-func (a *Actor) DeleteKey(ctx context.Context, fingerprint string) error {
+func (a *Actor) DeleteKey(ctx context.Context, fingerprint string) (err error) {
+	var k keys.Key
+	defer func() { a.changed("key delete", AuditRecord{Target: fingerprint, Owner: k.Principal}, err) }()
 	if err := a.allow("DeleteKey"); err != nil {
 		return err
 	}
 	missing := fault.New(fault.NotFound, "no key %q; `key list` shows them", clip(fingerprint, 80)).About("key")
-	k, err := a.e.cfg.Store.Key(ctx, fingerprint)
+	k, err = a.e.cfg.Store.Key(ctx, fingerprint)
 	if fault.Is(err, fault.NotFound) || (err == nil && !a.holds(k.Principal, k.Role, k.Scope)) {
 		return missing
 	}
@@ -281,7 +284,8 @@ func (a *Actor) DeleteKey(ctx context.Context, fingerprint string) error {
 }
 
 // AddAPIKey makes an API key; its secret is in the answer and nowhere else.
-func (a *Actor) AddAPIKey(ctx context.Context, k keys.APIKey) (keys.APIKey, string, error) {
+func (a *Actor) AddAPIKey(ctx context.Context, k keys.APIKey) (_ keys.APIKey, _ string, err error) {
+	defer func() { a.changed("api-key add", AuditRecord{Target: k.ID, Owner: k.Principal}, err) }()
 	if err := a.mayGrant("AddAPIKey", &k.Principal, &k.Role, &k.ExpiresAt, &k.Scope); err != nil {
 		return k, "", err
 	}
@@ -318,7 +322,9 @@ func (a *Actor) apiKeys(ctx context.Context) ([]keys.APIKey, error) {
 }
 
 // DeleteAPIKey removes an API key.
-func (a *Actor) DeleteAPIKey(ctx context.Context, id string) error {
+func (a *Actor) DeleteAPIKey(ctx context.Context, id string) (err error) {
+	owner := ""
+	defer func() { a.changed("api-key delete", AuditRecord{Target: id, Owner: owner}, err) }()
 	if err := a.allow("DeleteAPIKey"); err != nil {
 		return err
 	}
@@ -328,6 +334,7 @@ func (a *Actor) DeleteAPIKey(ctx context.Context, id string) error {
 	}
 	for _, k := range visible {
 		if k.ID == id {
+			owner = k.Principal
 			if err := a.mayRemove(id, k.ExpiresAt); err != nil {
 				return err
 			}

@@ -132,7 +132,8 @@ func (a *Actor) Projects(ctx context.Context, kind GroupKind) ([]Group, error) {
 }
 
 // CreateProject registers a group.
-func (a *Actor) CreateProject(ctx context.Context, kind GroupKind, name, description string) (Group, error) {
+func (a *Actor) CreateProject(ctx context.Context, kind GroupKind, name, description string) (_ Group, err error) {
+	defer func() { a.changedGroup(kind, "create", name, "", err) }()
 	if err := a.groups("CreateProject", kind); err != nil {
 		return Group{}, err
 	}
@@ -151,7 +152,8 @@ func (a *Actor) CreateProject(ctx context.Context, kind GroupKind, name, descrip
 }
 
 // DeleteProject forgets a group and who was in it.
-func (a *Actor) DeleteProject(ctx context.Context, kind GroupKind, name string) error {
+func (a *Actor) DeleteProject(ctx context.Context, kind GroupKind, name string) (err error) {
+	defer func() { a.changedGroup(kind, "delete", name, "", err) }()
 	if err := a.groups("DeleteProject", kind); err != nil {
 		return err
 	}
@@ -164,14 +166,15 @@ func (a *Actor) DeleteProject(ctx context.Context, kind GroupKind, name string) 
 }
 
 // AddMember adds a principal to a group.
-func (a *Actor) AddMember(ctx context.Context, kind GroupKind, name, principal string) error {
+func (a *Actor) AddMember(ctx context.Context, kind GroupKind, name, principal string) (err error) {
+	defer func() { a.changedGroup(kind, "add", name, principal, err) }()
 	if err := a.groups("AddMember", kind); err != nil {
 		return err
 	}
 	if !keys.ValidPrincipal(principal) {
 		return fault.InvalidField("principal", "%q is not a name: use 1 to 32 lower-case letters, digits, dots, hyphens and underscores", clip(principal, 64))
 	}
-	err := a.e.cfg.Store.AddMember(ctx, kind, name, Member{Principal: principal, AddedBy: a.who.ID, AddedAt: a.e.cfg.Now()})
+	err = a.e.cfg.Store.AddMember(ctx, kind, name, Member{Principal: principal, AddedBy: a.who.ID, AddedAt: a.e.cfg.Now()})
 	if err != nil {
 		return noGroup(err, kind, name)
 	}
@@ -180,11 +183,12 @@ func (a *Actor) AddMember(ctx context.Context, kind GroupKind, name, principal s
 }
 
 // RemoveMember takes a principal out of a group.
-func (a *Actor) RemoveMember(ctx context.Context, kind GroupKind, name, principal string) error {
+func (a *Actor) RemoveMember(ctx context.Context, kind GroupKind, name, principal string) (err error) {
+	defer func() { a.changedGroup(kind, "remove", name, principal, err) }()
 	if err := a.groups("RemoveMember", kind); err != nil {
 		return err
 	}
-	err := a.e.cfg.Store.RemoveMember(ctx, kind, name, principal)
+	err = a.e.cfg.Store.RemoveMember(ctx, kind, name, principal)
 	if fault.Is(err, fault.NotFound) {
 		return fault.New(fault.NotFound, "%q is not in the %s %q", clip(principal, 64), kind, clip(name, 64)).About(string(kind))
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,19 +14,19 @@ import (
 	"github.com/sandgate/sandgate/sandbox/fault"
 )
 
-// Recordings are kept for Config.RecordingsKeep, and of all the oldest go when
-// they are more than Config.RecordingsMax. One that is being made stays; when
-// all that is left are such, and they are too much, they miss what comes next.
+// Recordings are kept for Config.RecordingsKeep, and when they are more than
+// Config.RecordingsMax some go; see recording_trim.go. One that is being made
+// stays; when nothing that is left may go, those miss what comes next.
 
-// reserve counts n bytes that are about to be written, or says why they may not.
-func (r *recordings) reserve(n int64) error {
+// reserve counts n bytes that are about to be written for owner, or says why they may not.
+func (r *recordings) reserve(owner string, n int64) error {
 	if err := r.diskLeft(); err != nil {
 		return err
 	}
 	if r.fits(n) {
 		return nil
 	}
-	r.trim(r.e.ctx, n)
+	r.trim(r.e.ctx, owner, n)
 	if r.fits(n) {
 		return nil
 	}
@@ -35,9 +34,9 @@ func (r *recordings) reserve(n int64) error {
 }
 
 // roomToBegin refuses a recording that would soon miss what comes.
-func (r *recordings) roomToBegin() error {
+func (r *recordings) roomToBegin(owner string) error {
 	some := r.e.cfg.RecordingsMax / 20
-	err := r.reserve(some)
+	err := r.reserve(owner, some)
 	if err == nil {
 		r.count(-some)
 	}
@@ -79,41 +78,7 @@ func (r *recordings) diskLeft() error {
 // does so now and then.
 func (e *Engine) TrimRecordings(ctx context.Context) {
 	e.recordings.sweep(ctx)
-	e.recordings.trim(ctx, 0)
-}
-
-// trim removes what is too old, and the oldest of too much: down to a little
-// less than what may be kept, so that not every byte has to look again. need is
-// how much room is wanted besides.
-func (r *recordings) trim(ctx context.Context, need int64) {
-	r.trimming.Lock()
-	defer r.trimming.Unlock()
-	used, most := r.recount()+need, r.e.cfg.RecordingsMax
-	over := used > most
-	before := r.e.cfg.Now().Add(-r.e.cfg.RecordingsKeep)
-	filter := RecordingFilter{Before: before}
-	if over {
-		filter = RecordingFilter{}
-	}
-	all, _, err := r.e.cfg.Store.Recordings(ctx, filter)
-	if err != nil {
-		r.e.cfg.Log.Warn("list old recordings", "err", err)
-		return
-	}
-	all = slices.DeleteFunc(all, func(rec Recording) bool { return rec.EndedAt.IsZero() })
-	slices.SortFunc(all, func(a, b Recording) int { return a.EndedAt.Compare(b.EndedAt) })
-	for _, rec := range all {
-		if !rec.EndedAt.Before(before) && (!over || used <= most*9/10) {
-			break
-		}
-		if err := r.remove(ctx, rec.ID); err != nil {
-			r.e.cfg.Log.Warn("remove an old recording", "recording", rec.ID, "err", err)
-			continue
-		}
-		r.e.cfg.Log.Info("removed an old recording", "recording", rec.ID, "sandbox", rec.SandboxID, "bytes", rec.Bytes)
-		used -= rec.Bytes
-	}
-	r.recount()
+	e.recordings.trim(ctx, "", 0)
 }
 
 // remove removes a recording: first the record, so that there is no record of

@@ -102,7 +102,7 @@ func (e *Engine) tellSession(id, line string) {
 // make makes the file and the record, in that order: a file that no record
 // knows is removed at the next start.
 func (r *recordings) make(ctx context.Context, s *Session, q *SessionRequest, input bool) (*recordingTap, error) {
-	if err := r.roomToBegin(); err != nil {
+	if err := r.roomToBegin(s.Owner); err != nil {
 		return nil, err
 	}
 	sb, err := r.e.cfg.Store.Sandbox(ctx, s.SandboxID)

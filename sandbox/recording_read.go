@@ -88,8 +88,12 @@ func (a *Actor) ReadRecording(ctx context.Context, id string, format RecordingFo
 }
 
 // DeleteRecording removes a recording.
-func (a *Actor) DeleteRecording(ctx context.Context, id string) error {
-	rec, err := a.recording(ctx, id, "DeleteRecording")
+func (a *Actor) DeleteRecording(ctx context.Context, id string) (err error) {
+	var rec Recording
+	defer func() {
+		a.changed("recording delete", AuditRecord{Target: id, Sandbox: rec.SandboxID, Owner: rec.Owner}, err)
+	}()
+	rec, err = a.recording(ctx, id, "DeleteRecording")
 	if err != nil {
 		return err
 	}

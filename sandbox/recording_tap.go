@@ -48,6 +48,7 @@ type recordingTap struct {
 	all   *recordings
 	id    string
 	of    string // id of the session
+	owner string // who started that
 	begun time.Time
 	input bool
 
@@ -76,7 +77,7 @@ type recordingTap struct {
 
 func (r *recordings) newTap(rec Recording, file *recordingFile) *recordingTap {
 	t := &recordingTap{
-		all: r, id: rec.ID, of: rec.SessionID, begun: rec.CreatedAt, input: rec.Input, file: file, bytes: file.size, last: file.w.Last(),
+		all: r, id: rec.ID, of: rec.SessionID, owner: rec.Owner, begun: rec.CreatedAt, input: rec.Input, file: file, bytes: file.size, last: file.w.Last(),
 		room: make(chan struct{}), changed: make(chan struct{}),
 		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), done: make(chan struct{}),
 	}
@@ -292,7 +293,7 @@ func (t *recordingTap) write(batch []piece) {
 // flush writes the lines; a positive wait says that it has failed, and when to
 // try again.
 func (t *recordingTap) flush() (wait time.Duration) {
-	err := t.all.reserve(int64(t.file.w.Buffered()))
+	err := t.all.reserve(t.owner, int64(t.file.w.Buffered()))
 	if err == nil {
 		if err = t.file.flush(); err != nil {
 			t.all.count(-int64(t.file.w.Buffered()))

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	gossh "golang.org/x/crypto/ssh"
 
@@ -291,9 +289,7 @@ func (c *conn) turnedAway() {
 	default:
 		a.Reason = auditText(c.turned, maxAuditTarget)
 	}
-	if n := len(c.refused); n > 0 {
-		a.Key = c.refused[n-1]
-	}
+	a.Key, a.User = c.offer.key, auditText(c.offer.user, maxAuditWord)
 	a.Client = auditText(c.wire.ident, maxAuditWord)
 	c.emitRefused(a)
 }
@@ -320,36 +316,5 @@ func (c *conn) farewell() {
 	c.emit(a)
 }
 
-// auditText makes text of foreign origin fit for a record: one line of bounded
-// length, of printable characters alone; everything else is escaped as in Go,
-// so that what was sent can be told from what it looks like.
-func auditText(s string, most int) string {
-	var b strings.Builder
-	for len(s) > 0 {
-		if b.Len() >= most {
-			b.WriteString("…")
-			break
-		}
-		r, size := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			b.WriteString(`\x` + hexByte(s[0]))
-		case r == '\\':
-			b.WriteString(`\\`)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r < ' ' || r == 0x7f:
-			b.WriteString(`\x` + hexByte(s[0]))
-		case !unicode.IsPrint(r), r == utf8.RuneError:
-			b.WriteString(`\u{` + strconv.FormatInt(int64(r), 16) + `}`)
-		default:
-			b.WriteRune(r)
-		}
-		s = s[size:]
-	}
-	return b.String()
-}
-
-const hexDigits = "0123456789abcdef"
-
-func hexByte(b byte) string { return string([]byte{hexDigits[b>>4], hexDigits[b&15]}) }
+// auditText makes text of foreign origin fit for a record.
+func auditText(s string, most int) string { return sandbox.AuditText(s, most) }

@@ -135,8 +135,23 @@ func TestAuditKinds(t *testing.T) {
 		t.Error("a stranger got in")
 	}
 	r := trail.one(t, sandbox.AuditRefused, "login")
-	if r.Principal != "" || r.Key != gossh.FingerprintSHA256(g.signer("stranger").PublicKey()) || !strings.Contains(r.Reason, "not registered") {
+	if r.Principal != "" || r.User != "box" || r.Key != gossh.FingerprintSHA256(g.signer("stranger").PublicKey()) || !strings.Contains(r.Reason, "not registered") {
 		t.Errorf("stranger %+v", r)
+	}
+}
+
+// The user name of somebody who is turned away is bounded, and looks like no
+// other line.
+func TestAuditRefusedUser(t *testing.T) {
+	trail := new(auditTrail)
+	g := newGateway(t, trail.option)
+	user := "x\n{\"kind\":\"login\"}\x1b[2J" + strings.Repeat("y", 1000)
+	if _, err := gossh.Dial("tcp", g.addr.String(), g.clientConfig(user, "stranger")); err == nil {
+		t.Fatal("a stranger got in")
+	}
+	r := trail.one(t, sandbox.AuditRefused, "login")
+	if !strings.HasPrefix(r.User, `x\n{"kind":"login"}\x1b[2Jyyy`) || len(r.User) > maxAuditWord+10 || r.Key != gossh.FingerprintSHA256(g.signer("stranger").PublicKey()) {
+		t.Errorf("told %+v", r)
 	}
 }
 

@@ -59,13 +59,18 @@ func (c *conn) serverConfig() *gossh.ServerConfig {
 	}
 }
 
+// offer is a key that was offered, by its fingerprint, and for which user name.
+type offer struct{ user, key string }
+
 // offered looks up a key that the client says it has. It decides whether a
 // signature is worth asking for and has no other effect.
 func (c *conn) offered(user string, key gossh.PublicKey) (*gossh.Permissions, error) {
 	if cert, is := key.(*gossh.Certificate); is {
+		c.offer = offer{user, gossh.FingerprintSHA256(cert.Key)}
 		return c.offeredCertificate(cert)
 	}
 	fingerprint := gossh.FingerprintSHA256(key)
+	c.offer = offer{user, fingerprint}
 	p, err := c.srv.cfg.Authenticate(c.ctx, key)
 	switch {
 	case c.joins(user) && (fault.Is(err, fault.NotFound) || err == nil && p.ID != ""):

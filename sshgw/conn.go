@@ -23,6 +23,7 @@ type conn struct {
 
 	// Written during the handshake, by its goroutine; fixed afterwards.
 	refused   []string // fingerprints of keys that were refused
+	offer     offer    // the last one
 	bannered  bool     // the client was told why
 	certified bool     // and why its certificate was
 	holder    string   // the principal it counts for

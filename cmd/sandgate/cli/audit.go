@@ -56,7 +56,7 @@ prints the records as they are in the file, one line for each.`,
 	fl := cmd.Flags()
 	fl.StringVar(&q.Principal, "principal", "", "of one principal")
 	fl.StringVar(&q.Sandbox, "sandbox", "", "of one sandbox")
-	fl.StringSliceVar(&kinds, "kind", nil, "of these kinds: login, join, refused, connect, disconnect, logout, start, end, reload")
+	fl.StringSliceVar(&kinds, "kind", nil, "of these kinds: login, join, refused, connect, disconnect, logout, start, end, change, reload")
 	fl.StringVar(&since, "since", "", "not older: a duration such as 2h, or a time such as 2026-01-31T12:00:00Z")
 	fl.IntVar(&q.Limit, "limit", 100, "most records, the last ones; up to 10000")
 	fl.BoolVarP(&q.Follow, "follow", "f", false, "go on with what happens from now on")
@@ -105,6 +105,7 @@ func auditLine(r sandbox.AuditRecord) string {
 	add("", r.Sandbox)
 	add("session ", r.Session)
 	add("", r.Target)
+	add("of ", r.Owner)
 	if r.Command != "" {
 		add("", strconv.Quote(r.Command))
 	}

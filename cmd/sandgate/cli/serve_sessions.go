@@ -28,7 +28,7 @@ func (f *sessionFlags) register(fl *pflag.FlagSet) {
 	fl.StringVar(&f.record, "record", string(sandbox.RecordOptIn), "which sessions to record: never, opt-in (those that ask for it) or always")
 	fl.BoolVar(&f.input, "record-input", false, "let those who ask for it have what they type recorded, passwords included")
 	fl.StringVar(&f.keep, "recordings-keep", "30d", "how long to keep a recording")
-	fl.StringVar(&f.max, "recordings-max", "5Gi", "how much to keep of all recordings; the oldest go first")
+	fl.StringVar(&f.max, "recordings-max", "5Gi", "how much to keep of all recordings; the oldest of who has most go first")
 	fl.StringVar(&f.sessionKeep, "session-keep", "24h", "how long a session goes on without a client; 0 is for ever")
 }
 

@@ -161,7 +161,7 @@ func newServer(ctx context.Context, cfg serverConfig) (_ *server, err error) {
 	if cfg.warm > 0 {
 		ec.Warm = []sandbox.Warm{{Count: cfg.warm}}
 	}
-	ec.Audit, ec.Reload = s.auditReader(), s.reload
+	ec.Audit, ec.AuditSink, ec.Reload = s.auditReader(), s.record, s.reload
 	if s.engine, err = sandbox.NewEngine(ctx, ec); err != nil {
 		return nil, err
 	}
