@@ -119,7 +119,7 @@ func TestIdleSessions(t *testing.T) {
 	after := memory(t)
 	per := (after - before) / int64(conns*each)
 	t.Logf("%d idle sessions on %d connections: %d KiB of PSS each, the guest's part in this process included", conns*each, conns, per>>10)
-	if per > 512<<10 {
+	if per > idleCost {
 		t.Errorf("a session takes %d bytes", per)
 	}
 }
