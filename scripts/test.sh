@@ -18,4 +18,4 @@ fi
 # ignores some: env sets all of them back, where it can.
 reset=()
 if env --default-signal true 2>/dev/null; then reset=(env --default-signal); fi
-exec "${reset[@]}" scripts/with-docker.sh go run ./scripts/testsum "${race[@]}" -timeout 20m "$@"
+exec "${reset[@]}" scripts/with-docker.sh go run ./scripts/testsum "${race[@]}" -timeout 40m "$@"
