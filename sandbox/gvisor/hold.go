@@ -126,7 +126,8 @@ func (d *Driver) endLostHolds(s driver.Status) {
 }
 
 // recoverHold makes sure that nobody holds a sandbox which the caller has
-// locked. The file is written before a hold and removed after it, so it does
+// locked: it goes on, or, when a suspend had come so far as to end it, it is
+// suspended. The file is written before a hold and removed after it, so it does
 // not say whether the sandbox is held.
 func (d *Driver) recoverHold(ctx context.Context, b box) error {
 	if !b.isHeld() {
@@ -135,6 +136,9 @@ func (d *Driver) recoverHold(ctx context.Context, b box) error {
 	id := b.id()
 	if !d.running(ctx, id) {
 		return b.forgetHold()
+	}
+	if l := b.readLife(); l.Ending && b.hasImage() {
+		return d.finishSuspend(ctx, b, l)
 	}
 	// A memory image that was just made is worth nothing once it goes on.
 	if err := b.discardImage(); err != nil {

@@ -39,7 +39,9 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 		return broken(err, id)
 	}
 	if d.running(ctx, id) {
-		return d.failure(d.recoverHold(ctx, h.box), "started", id)
+		if err := d.recoverHold(ctx, h.box); err != nil || d.running(ctx, id) {
+			return d.failure(err, "started", id)
+		}
 	}
 	return d.start(ctx, h, r)
 }

@@ -39,6 +39,9 @@ func (d *Driver) Stop(ctx context.Context, id string, grace time.Duration) error
 		}
 	}
 	if d.running(ctx, id) {
+		if err := h.discardImage(); err != nil { // a stop keeps no memory
+			return d.failure(err, "stopped", id)
+		}
 		if err := d.recoverHold(ctx, h.box); err != nil {
 			// A sandbox that does not go on can still be ended.
 			d.log.Error("end the hold of a server that was killed", "sandbox", id, "error", err)

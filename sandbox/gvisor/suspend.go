@@ -72,6 +72,21 @@ func (d *Driver) Suspend(ctx context.Context, id string) error {
 	return d.failure(errors.Join(writeJSON(h.life(), &l, false), d.bury(ctx, id, false), h.forgetHold()), "suspended", id)
 }
 
+// finishSuspend ends a sandbox for a server that was killed while it did so: all
+// was saved by then, and perhaps the sandbox is dying already.
+func (d *Driver) finishSuspend(ctx context.Context, b box, l life) error {
+	ctx = context.WithoutCancel(ctx)
+	if p := d.sentry(b.id()); p != nil {
+		defer p.close()
+		err := p.kill()
+		if dead := waitDead(ctx, p); dead != nil {
+			return errors.Join(err, dead)
+		}
+	}
+	l.Exit = &driver.Exit{Reason: "suspended"}
+	return errors.Join(writeJSON(b.life(), &l, false), d.bury(ctx, b.id(), false), b.forgetHold())
+}
+
 // saveAll makes the files and the memory of a sandbox that is held still
 // durable.
 func (d *Driver) saveAll(ctx context.Context, b box, r *record, l life) error {
@@ -130,7 +145,9 @@ func (d *Driver) Resume(ctx context.Context, id string) (driver.Resumption, erro
 	}
 	if d.running(ctx, id) {
 		err := d.recoverHold(ctx, h.box)
-		return driver.Resumption{Memory: err == nil}, d.failure(err, "resumed", id)
+		if err != nil || d.running(ctx, id) {
+			return driver.Resumption{Memory: err == nil}, d.failure(err, "resumed", id)
+		}
 	}
 	reason := "it was stopped, which keeps no memory"
 	if h.hasImage() {
