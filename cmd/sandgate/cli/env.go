@@ -66,12 +66,8 @@ func (a *app) connect(ctx context.Context) (*api.Client, error) {
 
 // withClient connects, does something, and closes the connection.
 func (a *app) withClient(cmd *cobra.Command, do func(context.Context, *api.Client) error) error {
-	c, err := a.connect(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return do(cmd.Context(), c)
+	ctx := cmd.Context()
+	return a.withClientContext(ctx, func(c *api.Client) error { return do(ctx, c) })
 }
 
 // printJSON writes v, indented. Control characters are escaped, those that

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -141,12 +142,9 @@ func (a *app) keyInviteRevokeCommand() *cobra.Command {
 		Example: "  sandgate key invite revoke inv_4k2m7qa3bc5d",
 		Args:    atLeast("the id of an invitation; see: sandgate key invite list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return a.deleteEach(args, asJSON, func(id string) error { return c.RevokeInvite(cmd.Context(), id) })
+			return a.withClient(cmd, func(ctx context.Context, c *api.Client) error {
+				return a.deleteEach(args, asJSON, func(id string) error { return c.RevokeInvite(ctx, id) })
+			})
 		},
 	}
 	jsonFlag(cmd, &asJSON)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -125,12 +126,9 @@ func (a *app) projectDeleteCommand() *cobra.Command {
 		Example: "  sandgate project delete web",
 		Args:    atLeast("the name of a project; see: sandgate project list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return a.deleteEach(args, asJSON, func(name string) error { return c.DeleteProject(cmd.Context(), kindOf(org), name) })
+			return a.withClient(cmd, func(ctx context.Context, c *api.Client) error {
+				return a.deleteEach(args, asJSON, func(name string) error { return c.DeleteProject(ctx, kindOf(org), name) })
+			})
 		},
 	}
 	kindFlag(cmd, &org)
